@@ -183,6 +183,38 @@ def test_a_published_message_has_the_properties_of_a_put(
             assert (message.reply_to, message.correlation) == ("answers", "c")
 
 
+@pytest.mark.parametrize(
+    ("priority", "levels"), [("low", [0, 0, 0]), ("normal", [0, 1, 8]), ("high", [0, 2, 15])]
+)
+def test_a_named_priority_is_that_level_of_each_queue(
+    broker: Broker, queues: Callable[..., None], priority: Any, levels: list[int]
+) -> None:
+    exchange = broker.create_exchange("x", "fanout")
+    for priorities in (1, 3, 16):
+        queues(f"of{priorities}", priorities=priorities)
+        exchange.bind(f"of{priorities}")
+
+    exchange.publish("1", priority=priority, codec="json", headers={"h": 1})
+    exchange.publish(b"2", priority=priority)
+
+    for name, level in zip(("of1", "of3", "of16"), levels, strict=True):
+        messages = broker.queue(name).peek()
+        assert [message.priority for message in messages] == [level] * 2
+        assert (messages[0].codec, messages[0].headers) == ("json", {"h": 1})
+
+
+@pytest.mark.parametrize("priority", [-1, 16, 1 << 62])
+def test_a_priority_out_of_range_is_refused_with_the_range_of_the_queue(
+    broker: Broker, queues: Callable[..., None], priority: int
+) -> None:
+    queues("q", priorities=3)
+    exchange = broker.create_exchange("x", "fanout")
+    exchange.bind("q")
+
+    with pytest.raises(shmq.InvalidOption, match=rf"priority={priority} .*: 0 to 2 in this queue"):
+        exchange.publish(b"x", priority=priority)
+
+
 @pytest.mark.parametrize("body", [b"", b"x" * 10_000, "text", {"a": [1, None]}, bytearray(b"b")])
 def test_a_body_of_any_type_arrives_as_it_was(
     broker: Broker, queues: Callable[..., None], body: shmq.api.Body

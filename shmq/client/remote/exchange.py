@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 
 from shmq import api, errors
 from shmq.client.handles.exchange import ExchangeHandle, no_target, published
-from shmq.client.handles.put import encode
+from shmq.client.handles.put import encode, with_entry
 from shmq.client.remote.connection import Connection
 from shmq.client.shared.backoff import RoomBackoff
+from shmq.model.codec.codecs import pack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
@@ -30,8 +31,10 @@ from shmq.protocol.status import error_of, error_of_status
 _LENGTH_BYTES: Final = 4
 #: The most bytes of a ROUTE beside its properties and bodies, without `only`.
 _BESIDE: Final = 4096
-#: The most priorities that a queue can have; the server checks the limit of each queue.
+#: The most priorities that a queue can have.
 _PRIORITIES: Final = 16
+#: The most bits of an int that every msgpack decoder takes.
+_INT_BITS: Final = 63
 
 
 def ask(connection: Connection, name: str, action: str, **arguments: Any) -> _core.Answer:
@@ -111,7 +114,10 @@ class RemoteExchange(ExchangeHandle):
         self, bodies: list[Any], properties: Mapping[str, Any]
     ) -> Iterator[tuple[bytes, list[Any]]]:
         """Properties and bodies, as many at once as fit into a frame."""
+        properties, priority = _split_priority(properties)
         items = [encode(body, _PRIORITIES, properties, default=self.default) for body in bodies]
+        if priority:
+            items = [(_with_priority(own, priority), buffer) for own, buffer in items]
         most = self._largest()
         some: list[Any] = []
         meta, size = b"", 0
@@ -162,6 +168,24 @@ class RemoteExchange(ExchangeHandle):
 
     def __repr__(self) -> str:
         return f"<RemoteExchange {self._name!r} ({self._kind}) of {self._connection.url}>"
+
+
+def _split_priority(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+    """The properties without the priority, and a packed map of the priority alone, as passed.
+
+    The server finds the level of each queue, and checks it. Raises what a put raises for any queue.
+    """
+    level = _core.plain_number(properties.get("priority"))
+    if isinstance(level, str):
+        encode(b"", _PRIORITIES, {"priority": level})  # raises InvalidOption for another name
+    elif type(level) is not int or level.bit_length() > _INT_BITS:
+        return properties, b""
+    others = {name: value for name, value in properties.items() if name != "priority"}
+    return others, pack_properties({"pri": level})
+
+
+def _with_priority(meta: bytes | None, priority: bytes) -> bytes:
+    return priority if meta is None else with_entry(meta, priority[1:])
 
 
 def _attach_by_name(broker: Any, name: str) -> RemoteExchange:
