@@ -85,6 +85,7 @@ _EXPLAINED: Final = "a refusal is one code over HTTP; tests/extras/console tests
 NOT_OFFERED: Final[dict[str, str]] = {
     "test_a_binding_that_an_exchange_cannot_have_is_refused": _EXPLAINED,
     "test_a_blocked_group_with_thousands_behind_it_stalls_no_other": _MANY,
+    "test_a_confirm_must_be_one_of_its_values": _CLIENT,
     "test_a_dead_letter_keeps_its_original_properties": _PROPERTIES,
     "test_an_altered_limit_is_that_of_the_next_error": _ALTER,
     "test_an_exception_whose_text_cannot_be_made_is_kept_without_it": _CLIENT,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -451,6 +452,37 @@ def test_whether_a_message_is_mandatory_must_be_a_bool(broker: Broker, mandatory
     exchange = broker.create_exchange("x")
     with pytest.raises(TypeError, match="mandatory"):
         exchange.publish(b"x", mandatory=mandatory)
+
+
+@pytest.mark.parametrize(
+    ("confirm", "error"),
+    [
+        ("tape", shmq.InvalidOption),
+        ("\udc80", shmq.InvalidOption),
+        (1, TypeError),
+        (1 << 80, TypeError),
+        (b"disk", TypeError),
+        (["disk"], TypeError),
+    ],
+    ids=["text", "surrogate", "int", "long", "bytes", "list"],
+)
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_confirm_must_be_one_of_its_values(
+    broker: Broker,
+    queues: Callable[..., None],
+    is_bound: bool,
+    confirm: Any,
+    error: type[Exception],
+) -> None:
+    exchange = broker.create_exchange("x", "fanout")
+    if is_bound:
+        queues("q")
+        exchange.bind("q")
+    message = f"confirm={confirm!r} must be one of 'memory', 'disk'"
+
+    with pytest.raises(error, match=re.escape(message)):
+        exchange.publish(b"x", confirm=confirm)
+    assert not exchange.stats().published
 
 
 def test_an_exchange_that_is_deleted_and_created_again_counts_from_0(broker: Broker) -> None:

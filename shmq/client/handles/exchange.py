@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from shmq import api
+from shmq.api.options import check_one_of
 from shmq.api.properties import PROPERTIES
 from shmq.client.ports.exchange import ExchangePort
 from shmq.client.shared.durable_wait import not_confirmed
@@ -113,6 +114,8 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout
         confirm = properties.pop("confirm", None)
+        if confirm is not None:
+            confirm = check_one_of("confirm", confirm, ("memory", "disk"))
         if mandatory is None:
             mandatory = self._kind in _MANDATORY
         elif not isinstance(mandatory, bool):
