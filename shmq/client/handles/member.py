@@ -378,10 +378,14 @@ class Member(api.Member):
             self._store.look_for_dead()
         if change != self._change or not self._state.planned or self._store.grown:
             self._change = change
-            self._store.widen()
-            self._store.plan()
-            self._leave_partitions()
-            self._take_partitions()
+            try:
+                self._store.widen()
+                self._store.plan()
+                self._leave_partitions()
+                self._take_partitions()
+            except BaseException:
+                self._change = None  # the next heartbeat does the rest
+                raise
 
     def _rejoin_without_partitions(self) -> frozenset[int]:
         """Rejoin without partitions; returns those that it had."""
@@ -408,17 +412,19 @@ class Member(api.Member):
         """Take the partitions that are assigned to it and have no other owner."""
         if self._closed:
             return
-        comes = set()
-        for partition, seat in enumerate(self._state.seats()):
-            free = seat[1] == self._id and seat[0] in {_NO_MEMBER, self._id}
-            if free and partition not in self._handed and self._state.claim(partition, self._id):
-                self._handed[partition] = self._first(partition)
-                self._committed[partition] = self._state.committed(partition)
-                comes.add(partition)
-        if comes:
-            self._read_anew()
-            if self._on_assigned is not None:
-                self._on_assigned(frozenset(comes))
+        had = frozenset(self._handed)
+        try:
+            for partition, seat in enumerate(self._state.seats()):
+                free = seat[1] == self._id and seat[0] in {_NO_MEMBER, self._id}
+                if free and partition not in had and self._state.claim(partition, self._id):
+                    first, committed = self._first(partition), self._state.committed(partition)
+                    self._handed[partition], self._committed[partition] = first, committed
+        finally:
+            comes = frozenset(self._handed) - had
+            if comes:
+                self._read_anew()
+                if self._on_assigned is not None:
+                    self._on_assigned(comes)
 
     def _first(self, partition: int) -> int:
         """The offset where it starts. The end of a partition is committed, so it stays fixed."""

@@ -349,7 +349,11 @@ class RemoteMemberState(RemoteGroupState):
     def _seat(self, takes: bool, partition: int, member: int) -> bool:
         self._heard_at = 0.0
         rest = Seats(takes, pack_places([(partition, 0)])).pack()
-        return self._ask(Type.SEATS, member, rest).payload != b""
+        try:
+            answer = self._ask(Type.SEATS, member, rest)
+        except errors.MemberFenced:
+            return False  # the next heartbeat joins again
+        return answer.payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
         if not super().commit(partition, member, offset):

@@ -18,6 +18,7 @@ from shmq import Broker, Queue
 from shmq.client.handles import lock as lock_module
 from shmq.client.remote import connection
 from shmq.client.remote.connection import LoopDriver
+from shmq.client.remote.group import RemoteMemberState
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
 from tests.support.proxy import Proxy, Which, of_type
@@ -610,6 +611,85 @@ def test_a_commit_that_the_server_cannot_have_seen_is_not_carried_out(
     member.commit()
     assert stream.group("g").committed() == {0: 1}
     member.close()
+
+
+def test_a_member_whose_connection_was_cut_as_it_gave_up_a_partition_joins_again(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    revoked: list[frozenset[int]] = []
+
+    def cut(partitions: frozenset[int]) -> None:
+        if not revoked:
+            proxy.cut_before(of_type(Type.SEATS))
+        revoked.append(partitions)
+
+    broker.create_stream("s", 2)
+    member = afar.stream("s").group("g").join(on_revoked=cut)
+    first = member.id
+    assert member.assignment == {0, 1}
+    other = broker.stream("s").group("g").join()
+
+    def is_shared() -> bool:
+        assert not member.poll() and not other.poll()
+        return len(member.assignment) == len(other.assignment) == 1 and member.id != first
+
+    eventually(is_shared, "it is a member again")
+    assert not proxy.is_armed
+    assert len(revoked) > 1
+    member.close()
+    other.close()
+
+
+def test_a_member_whose_connection_was_cut_as_it_took_a_partition_joins_again(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    broker.create_stream("s", 2)
+    changes: list[tuple[str, frozenset[int]]] = []
+    proxy.cut_before(nth(Type.SEATS, 2))
+    member = (
+        afar.stream("s")
+        .group("g")
+        .join(
+            on_assigned=lambda partitions: changes.append(("assigned", partitions)),
+            on_revoked=lambda partitions: changes.append(("revoked", partitions)),
+        )
+    )
+    assert not proxy.is_armed
+    assert changes == [("assigned", frozenset({0}))]
+
+    eventually(lambda: not member.poll() and member.assignment == {0, 1}, "it is a member again")
+    assert changes[1] == ("revoked", frozenset({0}))
+    member.close()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_partitions_that_a_member_took_before_an_error_are_reported(
+    afar: Broker, broker: Broker, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    claim, calls = RemoteMemberState.claim, itertools.count(1)
+
+    def fail(state: RemoteMemberState, partition: int, member: int) -> bool:
+        if next(calls) == number:
+            raise shmq.ConnectionLost("as it claims")
+        return claim(state, partition, member)
+
+    broker.create_stream("s", 4)
+    other = broker.stream("s").group("g").join()
+    assigned: list[frozenset[int]] = []
+    member = afar.stream("s").group("g").join(on_assigned=assigned.append)
+    assert not member.assignment
+    assert not other.poll()
+    monkeypatch.setattr(RemoteMemberState, "claim", fail)
+
+    with pytest.raises(shmq.ConnectionLost, match="as it claims"):
+        member.poll()
+    assert [len(partitions) for partitions in assigned] == [1] * (number - 1)
+
+    assert not member.poll()
+    assert len(member.assignment) == 2
+    assert frozenset().union(*assigned) == member.assignment
+    member.close()
+    other.close()
 
 
 @pytest.mark.parametrize("settle", ["ack", "nack", "reject"])
