@@ -152,8 +152,12 @@ class TlsConnection(Connection):
             if not clear:
                 return True
             left = memoryview(clear)
-            while left:
-                left = left[self._tls.write(left) :]
+            try:
+                while left:
+                    left = left[self._tls.write(left) :]
+            except ssl.SSLError:  # such as a peer that has vanished: TLS cannot be written any more
+                self.close()
+                return False
         return False
 
     def _flush(self) -> bool:

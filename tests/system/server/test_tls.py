@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -10,16 +11,19 @@ import socket
 import ssl
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq.errors import InvalidOption
+from shmq.native._core import ENDING
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.tls import Tls
+from shmq.server.connection.tls_connection import TlsConnection
 from tests.support.certificates import Certificates
 from tests.support.peer import Peer, frame, name_of
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.server.conftest import Serve
 
 Pair = tuple[Path, Path]
@@ -162,7 +166,7 @@ def test_what_is_no_tls_behind_a_request_is_no_fault_of_the_server(
                 continue
     with Peer(server, trusting) as peer:
         peer.ok(Type.PING)
-    assert "fault" not in server.log
+    assert "internal error" not in server.log
 
 
 def test_what_a_torn_connection_held_is_back_at_once(
@@ -217,6 +221,59 @@ def test_a_slow_reader_over_tls_gets_all_and_is_not_buffered_without_bound(
         sizes = [len(peer.receive().payload) for _ in range(61)]
 
     assert sorted({*sizes}) == [0, 20 + (1 << 20)]
+
+
+class _PendingDelivery:
+    """A session that has output when its peer has ended."""
+
+    context = "a session"
+
+    def __init__(self) -> None:
+        self.flags = 0
+        self.output = b""
+        self.closed = False
+
+    def finish(self) -> int:
+        self.output, self.flags = b"a delivery", ENDING
+        return self.flags
+
+    def take(self, _: int) -> bytes:
+        output, self.output = self.output, b""
+        return output
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_client_that_vanishes_before_a_delivery_is_sent_is_no_fault_of_the_server(
+    server_pair: Pair, trusting: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*server_pair)
+    session: Any = _PendingDelivery()
+
+    def vanish(way: socket.socket) -> None:
+        with trusting.wrap_socket(way, server_hostname="127.0.0.1") as client:
+            socket.socket.shutdown(client, socket.SHUT_WR)  # without the end of TLS
+            with contextlib.suppress(OSError):
+                while client.recv(1 << 16):
+                    continue
+
+    async def serve_it() -> None:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        there.settimeout(PATIENCE)
+        here.setblocking(False)
+        closed = asyncio.Event()
+        TlsConnection(loop, here, session, lambda _: closed.set(), context, PATIENCE)
+        await asyncio.to_thread(vanish, there)
+        await asyncio.wait_for(closed.wait(), PATIENCE)
+
+    asyncio.run(serve_it())
+
+    assert session.closed
+    assert not session.output  # it was about to be sent
+    assert "internal error" not in caplog.text
 
 
 @pytest.mark.prove
