@@ -286,6 +286,7 @@ cdef class Scan:
     cdef uint64_t ids
     cdef shmq_scanned which
     cdef readonly uint64_t count   # messages so far
+    cdef readonly uint64_t covered # copies up to this number were read, or had been settled
     cdef int part                  # the next part: the totals, messages, dedupe ids, nothing
 
     def __init__(self, Handle handle, limit: int | None = None):
@@ -297,12 +298,17 @@ cdef class Scan:
     def of_copies(Handle handle, uint64_t after) -> Scan:
         """Reads the messages that came from other queues, or by transactions, and nothing else.
 
-        Only those with sequence numbers above ``after``. Raises LockTimeout.
+        Only those with sequence numbers above ``after``. Raises QueueDeleted.
         """
         cdef Scan scan = Scan(handle)
-        _lock(handle)  # every message up to the last sequence number is committed
-        scan.which.limit = handle.q.h.last_seq
-        _unlock(handle)
+        cdef int status = shmq_lock(&handle.q)
+        scan.which.limit = scan.covered = handle.q.h.last_seq
+        if status == SHMQ_OK:
+            _unlock(handle)
+        elif status == SHMQ_DELETED:
+            raise _error(handle, status)
+        elif scan.covered:
+            scan.covered -= 1  # the holder of the lock may be committing the last one
         scan.which.after, scan.which.copies = after, True
         scan.part = 1
         return scan

@@ -11,7 +11,7 @@ from __future__ import annotations
 from shmq.client.local.queue import LocalQueue
 from shmq.disk.persistence.journal import Journal
 from shmq.disk.persistence.segment_writer import WriteSizes
-from shmq.disk.storage.disk import Disk, load_file
+from shmq.disk.storage.disk import LASTING, Disk, load_file
 from shmq.disk.storage.file_header import QueueIdentity
 from shmq.disk.storage.paths import catalog
 from shmq.disk.storage.queue_files import QueueFiles
@@ -40,8 +40,10 @@ class Arrivals:
     def write(self) -> bool:
         """Write what has arrived and is not on disk yet; whether there was any.
 
-        Also raises LockTimeout and QueueDeleted.
+        Also raises QueueDeleted.
         """
+        if self._handle.last_sequence == self._covered:
+            return False
         scan = _core.Scan.of_copies(self._handle, self._covered)
         found = scan.read(self._sizes.chunk, 0, self._batch) is not None
         if found:
@@ -56,7 +58,7 @@ class Arrivals:
                 self.journal.note(commit)
                 self._batch, before = self._batch + 1, scan.count
                 piece.release()
-        self._covered = scan.limit
+        self._covered = scan.covered
         return found
 
     def abandon(self) -> None:
@@ -76,5 +78,9 @@ def _find_end(disk: Disk, name: str, number: int) -> tuple[int, int, int]:
         loaded = [(str(disk.path(one)), load_file(disk, one)) for one in lineage_of(disk, files)]
         with QueueFiles(loaded) as chain:
             return chain.segment, chain.end, chain.last_batch
-    except FileError:  # the next snapshot replaces what is damaged
-        return files.segments[-1], 0, 0
+    except FileError:
+        pass
+    except OSError as error:
+        if error.errno not in LASTING:
+            raise
+    return files.segments[-1], 0, 0  # the next snapshot replaces what is damaged

@@ -162,10 +162,11 @@ class JournalWriter(SnapshotWriter):
 
     def secure_arrivals(self, source: int) -> bool:  # noqa: ARG002 - it secures all
         """See :meth:`SnapshotWriter.secure_arrivals`."""
-        last = self.handle.last_sequence
         written = False
         with self._lock:
-            while not self.closed and self.follower.synced < last:
+            self._check_open()
+            last = self.handle.last_sequence
+            while self.follower.synced < last:
                 written = True
                 if not self.step():
                     raise OSError(errno.EAGAIN, f"queue {self.name!r} is not written yet")

@@ -164,8 +164,10 @@ class SnapshotWriter:
 
         A message that is under way is not. Raises OSError and QueueDeleted.
         """
-        under_way = set(self.handle.transfer.staged_from(source))  # first: then it is a message
-        self._write_arrivals()
+        with self._lock:
+            self._check_open()
+            under_way = set(self.handle.transfer.staged_from(source))  # before it is a message
+            self._open_arrivals().write()
         return set(seqs) - under_way
 
     def secure_arrivals(self, source: int) -> bool:
@@ -174,9 +176,15 @@ class SnapshotWriter:
         Raises OSError, with EAGAIN if a message of the queue with the hash key ``source`` is under
         way; and QueueDeleted.
         """
-        if self.handle.transfer.staged_from(source):
-            raise OSError(errno.EAGAIN, f"a message is being moved to queue {self.name!r}")
-        return self._write_arrivals()
+        with self._lock:
+            self._check_open()
+            if self.handle.transfer.staged_from(source):
+                raise OSError(errno.EAGAIN, f"a message is being moved to queue {self.name!r}")
+            return self._open_arrivals().write()
+
+    def _check_open(self) -> None:
+        if self.closed or self.deleted:
+            raise QueueDeleted(f"queue {self.name!r} was deleted")
 
     def settle_arrived(self, target: str) -> bool:  # noqa: ARG002 - the next snapshot does
         """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
@@ -215,10 +223,6 @@ class SnapshotWriter:
         if self._arrivals is None:
             self._arrivals = Arrivals(self.disk, self.handle, self.number, self.sizes)
         return self._arrivals
-
-    def _write_arrivals(self) -> bool:
-        with self._lock:
-            return not self.closed and self._open_arrivals().write()
 
     def _begin(self) -> tuple[Snapshot, _core.Scan]:
         """A new snapshot, and the scan of the queue for it."""
