@@ -25,7 +25,7 @@ from shmq.disk.persistence.backup import (
 from shmq.disk.persistence.backup import backup as copy
 from shmq.disk.persistence.restore import restore as take
 from shmq.disk.persistence.restore import restore_aside
-from shmq.disk.persistence.stream_restore import DAMAGED, THERE, Restored
+from shmq.disk.persistence.stream_restore import DAMAGED, FOREIGN, THERE, Restored
 from shmq.host.supervision.audit import Event
 
 _KINDS: Final = ("queue", "stream", "table", "file")
@@ -202,7 +202,11 @@ def _show(one: Restored) -> None:
         "table": "with all its keys",
         "transactions": f"{counted(one.count, 'transaction')} completed",
     }[one.kind]
-    state = "there already, and left unchanged" if one.state == THERE else one.state
-    show(f"{what}: {state}" if one.state in {THERE, DAMAGED} else f"{what}: {state}, {held}")
+    unchanged = {
+        THERE: "there already, and left unchanged",
+        DAMAGED: DAMAGED,
+        FOREIGN: "not a file of shmq, and not copied",
+    }
+    show(f"{what}: {unchanged.get(one.state) or f'{one.state}, {held}'}")
     for problem in one.problems:
         note(f"{what}: {problem}")

@@ -14,6 +14,7 @@ from shmq.disk.persistence.move import finish_move
 from shmq.disk.persistence.recovery import Decision, plan, rebuild_queue, sync_files
 from shmq.disk.persistence.stream_restore import (
     DAMAGED,
+    FOREIGN,
     RESTORED,
     SALVAGED,
     THERE,
@@ -26,7 +27,7 @@ from shmq.disk.persistence.transaction_recovery import complete_transactions
 from shmq.disk.storage.disk import Disk, ReadOnly
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import hash_key_of
-from shmq.disk.storage.inventory import others, writer_of
+from shmq.disk.storage.inventory import foreign_files, is_data_directory, others, writer_of
 from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.disk.storage.progress import OnProgress, Report, Step, silent
 from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
@@ -55,7 +56,8 @@ def restore(
 
     The default ``source`` is the namespace's own directory. ``new_name`` is for one queue.
     With ``salvage``, a damaged one is restored from its intact parts; otherwise it is not
-    restored. Raises :class:`~shmq.NoSuchQueue` and :class:`~shmq.NoSuchStream` for one without
+    restored. Files that are not shmq's are reported, and not copied. Raises
+    :class:`~shmq.NoSuchQueue` and :class:`~shmq.NoSuchStream` for one without
     files there, :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
@@ -66,14 +68,19 @@ def restore(
         raise ShmqError(f"{disk.directory} is not a directory: there is nothing to restore")
     if new_name is not None:
         check_name(new_name)
+    everything = not queues and not streams
     try:
+        if everything and not is_data_directory(disk):
+            raise ShmqError(
+                f"{disk.directory} is neither a backup nor a data directory: it has no files of "
+                f"shmq; name a directory that shmq backup wrote"
+            )
         with registry.locked(), _hold_directory(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
             done: list[Restored] = []
             if disk.directory == own and alone:
                 done += _settle_transactions(registry, disk, salvage=salvage)
-            everything = not queues and not streams
             if queues or everything:
                 done += _restore_queues(
                     registry, disk, own, queues, new_name, salvage=salvage, report=report
@@ -233,17 +240,26 @@ def _restore_definitions(
 
 
 def _put_back_others(disk: Disk, own: Disk) -> list[Restored]:
-    """Copy the files that belong to no queue or stream to ``own``, except those it has."""
+    """Copy the files that belong to no queue or stream to ``own``, except those it has.
+
+    A damaged one is not copied, nor is a file that is not shmq's.
+    """
     done = []
     for name in others(disk):
         if name == TRANSACTIONS:
             continue
-        there = own.path(name).exists()
-        if not there:
-            copy_file(disk, own, name)
-            own.sync_directory()
-        done.append(Restored("file", name, THERE if there else RESTORED))
-    return done
+        if own.path(name).exists():
+            done.append(Restored("file", name, THERE))
+            continue
+        try:
+            check_definitions(disk, name)
+        except (FileError, OSError) as error:
+            done.append(Restored("file", name, DAMAGED, 0, [str(error)]))
+            continue
+        copy_file(disk, own, name)
+        own.sync_directory()
+        done.append(Restored("file", name, RESTORED))
+    return [*done, *(Restored("file", name, FOREIGN) for name in foreign_files(disk))]
 
 
 def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored]:

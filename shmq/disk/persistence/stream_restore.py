@@ -13,18 +13,20 @@ from shmq.disk.persistence.stream_recovery import StoredStream, rebuild_stream, 
 from shmq.disk.persistence.stream_salvage import salvage_stream
 from shmq.disk.storage.disk import Disk, opened, read_pieces, write_file
 from shmq.disk.storage.erase import erase_stream, is_carded
-from shmq.disk.storage.paths import CARD, STREAMS, stream_directory, streams_among
+from shmq.disk.storage.inventory import files_below
+from shmq.disk.storage.paths import CARD, STREAMS, is_stream_file, stream_directory, streams_among
 from shmq.disk.storage.progress import Report, Step, bytes_of, silent
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.host.namespace import streams as stream_registry
 from shmq.host.namespace.namespace import Namespace
 
 #: The result for a queue or stream: restored, restored from intact parts, already there (left as
-#: it is), damaged (not restored).
+#: it is), damaged (not restored), foreign (not written by shmq, and not copied).
 RESTORED: Final = "restored"
 SALVAGED: Final = "salvaged"
 THERE: Final = "there"
 DAMAGED: Final = "damaged"
+FOREIGN: Final = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +179,10 @@ def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report
     unfinished = f".{name}.{identity:016x}.new"
     shutil.rmtree(streams.path(unfinished), ignore_errors=True)
     source = disk.under(stream_directory(name, identity))
-    files = (path for path in source.directory.rglob("*") if path.is_file())
-    step = Step(report, f"copying stream {name!r}", bytes_of(files))
-    _copy(source, streams.under(unfinished), step)
+    files = [path for path in files_below(source) if is_stream_file(path)]
+    files = [path for path in files if _is_regular(source.path(path))]
+    step = Step(report, f"copying stream {name!r}", bytes_of(map(source.path, files)))
+    _copy(source, streams.under(unfinished), files, step)
     for other, key in streams_among(streams.names()):
         if other == name:
             set_stream_aside(own, name, stream_directory(name, key), "makes way for a restored one")
@@ -187,15 +190,20 @@ def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report
     streams.sync_directory()
 
 
-def _copy(source: Disk, target: Disk, step: Step) -> None:
-    """Copy a directory recursively and durably; the metadata file comes last."""
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _copy(source: Disk, target: Disk, files: Sequence[str], step: Step) -> None:
+    """Copy the files of a stream durably; the metadata file comes last."""
     target.make()
-    for name in sorted(source.names(), key=lambda name: name == CARD):
-        if source.path(name).is_dir():
-            _copy(source.under(name), target.under(name), step)
-        else:
-            copy_file(source, target, name, step)
-    target.sync_directory()
+    for below in sorted({str(Path(path).parent) for path in files}, reverse=True):  # "." is last
+        there = target.under(below)
+        there.make()
+        for path in sorted(files, key=lambda path: path == CARD):
+            if str(Path(path).parent) == below:
+                copy_file(source.under(below), there, Path(path).name, step)
+        there.sync_directory()
 
 
 def copy_file(source: Disk, target: Disk, name: str, step: Step | None = None) -> None:

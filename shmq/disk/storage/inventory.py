@@ -19,13 +19,18 @@ from shmq.disk.storage.erase import erasure_note, is_carded, is_left
 from shmq.disk.storage.file_lock import is_locked
 from shmq.disk.storage.history import HISTORY
 from shmq.disk.storage.paths import (
+    EXCHANGES,
+    SCHEMAS,
     SOCKET,
     STREAMS,
     TABLES,
     UNFINISHED_SOCKET,
     catalog,
+    is_stream_file,
+    stream_directory,
     streams_among,
 )
+from shmq.disk.storage.transaction_file import TRANSACTIONS
 from shmq.errors import DamagedFile, FileError, ShmqError
 
 Kind = Literal["queue", "stream"]
@@ -39,6 +44,10 @@ _UNFINISHED_REFUSALS: Final = ".writer.refused.tmp"
 OWN: Final = frozenset(
     (LOCK, SOCKET, UNFINISHED_SOCKET, "writer.log", "writer.log.old", _REFUSALS, HISTORY)
 )
+#: The files of the namespace that belong to no queue or stream.
+_OTHERS: Final = (EXCHANGES, SCHEMAS, TRANSACTIONS)
+#: The ending of a table's file.
+_TABLE: Final = re.compile(r"\.[0-9a-f]{16}\.sqlite\Z", re.ASCII)
 #: The endings of files that were set aside.
 _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 
@@ -62,17 +71,52 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
 
 
 def others(disk: Disk) -> list[str]:
-    """The files that belong to no queue or stream, and are not the writer's own, sorted."""
-    of_queues = {file for files in catalog(disk.names()).values() for file in files.names()}
-    return [
-        name
-        for name in disk.names()
-        if name not in of_queues
-        and name not in OWN
-        and not name.startswith(".")
-        and _ASIDE.search(name) is None
-        and disk.path(name).is_file()
-    ]
+    """The files of the namespace that belong to no queue or stream, sorted."""
+    return sorted(name for name in disk.names() if name in _OTHERS and disk.path(name).is_file())
+
+
+def foreign_files(disk: Disk) -> list[str]:
+    """The files that no process of shmq writes there, sorted; hidden ones are left out.
+
+    Those among the files of streams are included. Raises OSError.
+    """
+    names = disk.names()
+    known = {file for files in catalog(names).values() for file in files.names()}
+    known.update(OWN, _OTHERS)
+    found = [name for name in names if name not in known and _ASIDE.search(name) is None]
+    for name, identity in streams_among(disk.under(STREAMS).names()):
+        stream = stream_directory(name, identity)
+        paths = files_below(disk.under(stream))
+        found += [f"{stream}/{path}" for path in paths if not is_stream_file(path)]
+    return sorted(
+        path
+        for path in found
+        if not Path(path).name.startswith(".") and not disk.path(path).is_dir()
+    )
+
+
+def files_below(stream: Disk) -> list[str]:
+    """The paths in the directory of a stream and in those of its partitions. Raises OSError."""
+    found = []
+    for name in stream.names():
+        is_partition = name.isascii() and name.isdecimal() and stream.path(name).is_dir()
+        below = stream.under(name).names() if is_partition else []
+        found += [name, *(f"{name}/{file}" for file in below)]
+    return found
+
+
+def is_data_directory(disk: Disk) -> bool:
+    """Whether it is empty, or has any file of shmq. Raises OSError."""
+    names = disk.names()
+    return bool(
+        not names
+        or catalog(names)
+        or OWN.intersection(names)
+        or others(disk)
+        or streams_among(disk.under(STREAMS).names())
+        or any(_ASIDE.search(name) for name in names)
+        or any(_TABLE.search(name) for name in disk.under(TABLES).names())
+    )
 
 
 def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | None]]) -> None:

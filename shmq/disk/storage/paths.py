@@ -133,6 +133,10 @@ UNFINISHED_PRODUCERS: Final = ".producers.dmsq.tmp"
 
 _STREAM: Final = re.compile(r"(?P<name>[^@/]+)\.(?P<identity>[0-9a-f]{16})", re.ASCII)
 _STREAM_SEGMENT: Final = re.compile(r"(?P<base>\d{20})\.dmsq", re.ASCII)
+#: A file below a stream's directory that is complete, also one that its stream no longer uses.
+_STREAM_FILE: Final = re.compile(
+    r"(stream|\d+/(\d{20}|producers))\.dmsq(\.(damaged|astray)(\.\d+)?)?", re.ASCII
+)
 
 
 def stream_directory(name: str, identity: int) -> str:
@@ -148,6 +152,11 @@ def partition_directory(name: str, identity: int, partition: int) -> str:
 def segment_file(base: int) -> str:
     """The name of the segment with the first offset ``base``."""
     return f"{base:020d}.dmsq"
+
+
+def is_stream_file(path: str) -> bool:
+    """Whether a stream has a file of that path below its directory."""
+    return _STREAM_FILE.fullmatch(path) is not None
 
 
 def bases(names: Iterable[str]) -> list[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
+from shmq.host.namespace.namespace import Namespace
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 from tests.support.writer_process import running_writer
@@ -123,3 +125,23 @@ def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
         ran = quick("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
         assert ran.out.count(b"\n") == 1999
         assert "1 record skipped" in ran.error
+
+
+def test_a_file_that_is_not_of_shmq_is_neither_backed_up_nor_restored(
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").touch()
+    refused = quick("restore", str(tmp_path), code=Code.REFUSED).error
+    assert f"{tmp_path} is neither a backup nor a data directory" in refused
+
+    with running_writer(quick.namespace):
+        queue.put(b"x", confirm="disk")
+        own = Namespace.of(quick.namespace).roles.data_dir
+        assert own is not None
+        (own / "notes").touch()
+        saved = quick("backup", str(tmp_path / "copy"), "--json").json
+        assert ([one["queue"] for one in saved["queues"]], saved["files"]) == (["jobs"], [])
+        (tmp_path / "copy" / "photo").touch()
+        done = quick("restore", str(tmp_path / "copy"))
+        assert done.lines[-1] == "file 'photo': not a file of shmq, and not copied"
+        assert not (own / "photo").exists()

@@ -11,9 +11,11 @@ import shmq
 from shmq.disk.persistence.conflicts import set_aside
 from shmq.disk.persistence.recovery import plan, recover
 from shmq.disk.persistence.restore import restore
+from shmq.disk.persistence.stream_restore import _copy_stream
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_queue, finish_erasures
-from shmq.disk.storage.paths import segment_name, snapshot_name
+from shmq.disk.storage.paths import EXCHANGES, SCHEMAS, segment_name, snapshot_name
+from shmq.disk.storage.progress import silent
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
 from tests.support.queue_files import HASH_KEY, Building, put
@@ -113,6 +115,64 @@ def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     finish_erasures(own.disk)
 
     assert snapshot_name("q") in own.disk.names()
+
+
+def test_a_directory_without_files_of_shmq_is_refused_before_anything_is_written(
+    namespace: str, own: DataDirectory, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    (source / "tables").mkdir(parents=True)
+    for path in ("notes.txt", "writer.txt", "tables/prices.csv"):
+        (source / path).write_text("x")
+    before = own.disk.names()
+
+    with pytest.raises(shmq.ShmqError, match="source is neither a backup nor a data directory"):
+        restore(namespace, source)
+
+    assert own.disk.names() == before
+
+
+def test_files_that_are_not_of_shmq_are_named_and_not_copied(
+    namespace: str, own: DataDirectory, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    stream = source / "streams" / f"s.{7:016x}"
+    (stream / "0").mkdir(parents=True)
+    (source / segment_name("q", 1)).write_bytes(bytes(Building().batch(put(1))))
+    for path in ("notes.txt", EXCHANGES, f"streams/s.{7:016x}/0/notes.txt"):
+        (source / path).write_text("x")
+    (source / "link").symlink_to("notes.txt")
+    (source / SCHEMAS).symlink_to("notes.txt")
+
+    done = restore(namespace, source)
+
+    assert [(one.kind, one.name, one.state) for one in done] == [
+        ("queue", "q", "restored"),
+        ("file", EXCHANGES, "damaged"),
+        ("file", SCHEMAS, "damaged"),
+        ("file", "link", "foreign"),
+        ("file", "notes.txt", "foreign"),
+        ("file", f"streams/s.{7:016x}/0/notes.txt", "foreign"),
+    ]
+    assert not {"link", "notes.txt", EXCHANGES, SCHEMAS}.intersection(own.disk.names())
+    assert not own.disk.under("streams").exists()
+
+
+def test_of_a_stream_only_its_own_files_are_copied(
+    namespace: str, own: DataDirectory, tmp_path: Path
+) -> None:
+    source, target = Disk(tmp_path / "source"), Disk(tmp_path / "target")
+    files = ["0/00000000000000000000.dmsq", "0/producers.dmsq", "stream.dmsq"]
+    identity = f"streams/s.{7:016x}"
+    for path in (*files, "notes.txt", "0/notes.txt", "more/00000000000000000000.dmsq"):
+        (source.path(identity) / path).parent.mkdir(parents=True, exist_ok=True)
+        (source.path(identity) / path).write_text("x")
+    (source.path(identity) / "0" / f"{1:020d}.dmsq").symlink_to("notes.txt")
+
+    _copy_stream(source, target, "s", 7, silent)
+
+    copied = target.path(identity)
+    assert sorted(str(p.relative_to(copied)) for p in copied.rglob("*") if p.is_file()) == files
 
 
 def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
