@@ -29,7 +29,7 @@ _NO_GROUP: Final = (
     "'.', '_' and '-', which begins with a letter or '_'"
 )
 
-#: What a namespace, whose name is that of a directory, cannot be named.
+#: What nothing can be named: the names of the entries of every directory.
 _DIRECTORIES: Final = frozenset({".", ".."})
 
 #: The bytes that an escape does not have as they are; a colon begins one.
@@ -94,7 +94,7 @@ def check_name(name: str, what: str = "queue") -> str:
     if not _ALLOWED.match(name):
         why = _explain_invalid(name)
         raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {why}")
-    if name in _DIRECTORIES and noun == "namespace":
+    if name in _DIRECTORIES:
         raise InvalidName(
             f"invalid {noun} name {name!r}{mark}{source}: every directory has an entry of that name"
         )
@@ -160,7 +160,7 @@ def escape_name(text: str) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"a text to name something by must be a str, not {type(text).__name__}")
-    if _ALLOWED.match(text) and not _is_escape(text):
+    if _ALLOWED.match(text) and text not in _DIRECTORIES and not _is_escape(text):
         return text
     stem = stem_of(text)
     try:
@@ -177,7 +177,9 @@ def escape_name(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """The text with ``:XX`` for each byte that no name has, and each ``:``."""
+    """The text with ``:XX`` for each byte that no name has, each ``:``, and all of ``..``."""
+    if text in _DIRECTORIES:
+        return ":2E" * len(text)
     return _ESCAPED.sub(lambda found: b":%02X" % found[0][0], text.encode()).decode("ascii")
 
 

@@ -345,11 +345,30 @@ def test_queues_of_different_options_may_share_a_dead_letter_queue(broker: Broke
     assert broker.queue_names() == ["a", "b", "graveyard"]
 
 
-@pytest.mark.parametrize("name", ["a", "A-Z_a.z:09", ".", "..", "-", "x" * 96])
+@pytest.mark.parametrize("name", ["a", "A-Z_a.z:09", "...", "-", "x" * 96])
 def test_every_allowed_name_names_a_queue(broker: Broker, name: str) -> None:
     broker.create_queue(name).put(b"x")
 
     assert drain(broker.queue(name)) == [b"x"]
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_nothing_is_named_like_the_entries_of_a_directory(broker: Broker, name: str) -> None:
+    for make in (
+        broker.create_queue,
+        broker.ensure_queue,
+        broker.queue,
+        broker.create_stream,
+        broker.stream,
+        broker.create_exchange,
+        broker.ensure_table,
+        broker.lock,
+    ):
+        with pytest.raises(shmq.InvalidName, match="every directory has an entry"):
+            make(name)
+    with pytest.raises(shmq.ShmqError, match="every directory has an entry"):
+        broker.create_queue("jobs", dead_letter=name)
+    assert broker.queue_names() == []
 
 
 @pytest.mark.parametrize("length", [97, 100])

@@ -38,11 +38,22 @@ def test_any_other_name_is_bad_request_in_every_type(wire: Wire, type: T, bad: s
     wire.still_answers()
 
 
+@pytest.mark.parametrize("name", [b".", b".."])
+@pytest.mark.parametrize("type", sorted(NAMED))
+def test_the_name_of_an_entry_of_every_directory_is_bad_request_in_every_type(
+    wire: Wire, type: T, name: bytes
+) -> None:
+    answer = wire.ask(type, frames.name(name) + OPERATIONS[type].rest)
+
+    assert (answer.kind, answer.status) == (T.REPLY, S.BAD_REQUEST)
+    wire.still_answers()
+
+
 def test_every_other_byte_in_a_name_is_bad_request(wire: Wire) -> None:
     good = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
     for byte in range(256):
-        wanted = S.NO_QUEUE if byte in good else S.BAD_REQUEST
         for name in (bytes([byte]), b"no." + bytes([byte]), bytes([byte]) + b".no"):
+            wanted = S.NO_QUEUE if byte in good and name != b"." else S.BAD_REQUEST
             assert wire.status(T.STATS, frames.name(name)) == wanted, name
 
 
@@ -54,7 +65,7 @@ def test_a_name_without_a_queue_is_no_queue_in_every_type_but_create(wire: Wire,
     assert not {"none", "n" * 100, "A-Z_a.z:0-9"} & set(wire.names())
 
 
-@pytest.mark.parametrize("name", ["x", "A-Z_a.z:0-9", "-", ":", ".", "_.-:", "n" * 96])
+@pytest.mark.parametrize("name", ["x", "A-Z_a.z:0-9", "-", ":", "...", "_.-:", "n" * 96])
 def test_a_name_of_1_to_100_allowed_bytes_names_a_queue(wire: Wire, name: str) -> None:
     wire.create(name)
     try:

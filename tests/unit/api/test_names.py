@@ -32,7 +32,14 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 LONG_TEXTS = st.text("@ü订", min_size=33, max_size=40)
 #: Texts that are names, or nearly.
 NEARLY = st.text("a:40@", min_size=1, max_size=8)
-NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12)
+NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12).filter(lambda name: name.strip("."))
+
+
+@pytest.mark.parametrize("what", ["queue", "stream", "exchange", "table", "group", "namespace"])
+@pytest.mark.parametrize("name", [".", ".."])
+def test_nothing_is_named_as_every_directory_names_entries(name: str, what: str) -> None:
+    with pytest.raises(shmq.InvalidName, match=rf"^invalid {what} name '{name}'"):
+        check_name(name, what)
 
 
 @given(TEXTS)
@@ -77,6 +84,9 @@ def test_what_is_shown_of_a_name_means_that_name_and_is_harmless(name: str) -> N
         ("a:40b.dlq", "a:3A40b.dlq"),
         ("größe", "gr:C3:B6:C3:9Fe"),
         ("\x1b[31m", ":1B:5B31m"),
+        (".", ":2E"),
+        ("..", ":2E:2E"),
+        (":2E", ":3A2E"),
     ],
 )
 def test_what_no_name_has_is_escaped_byte_by_byte(text: str, name: str) -> None:
