@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import sys
 import time
 from collections.abc import Callable
 
@@ -23,6 +22,7 @@ from shmq.cli.shared.output import (
     cell,
     counted,
     note,
+    on_a_terminal,
     printable,
     show_json,
     show_table,
@@ -174,7 +174,7 @@ def _choose_writer(
     end = b"\n" if delimiter is None else delimiter
     if form == "raw":
         return lambda message: render.raw(message) + end
-    show = _render_safely if sys.stdout.isatty() else render.as_text
+    show = _render_safely if on_a_terminal() else render.as_text
     return lambda message: show(message).encode(errors="backslashreplace") + end
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,16 @@ import shmq
 from shmq.cli.shared import render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, quiet_flag
-from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.output import (
+    cell,
+    counted,
+    note,
+    on_a_terminal,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.cli.shared.progress import Progress, progress, steps_of
 from shmq.cli.shared.table import Table
 from shmq.disk.persistence.file_message import StoredMessage
@@ -117,7 +125,7 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
 def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: bool) -> None:
     """Print the messages in the files as JSON, one per line."""
     # On a terminal the messages themselves show how far it is.
-    quiet = quiet or (sys.stdout is not None and sys.stdout.isatty())
+    quiet = quiet or on_a_terminal()
     with (
         _chain(paths, salvage, quiet=quiet) as chain,
         progress("dump", "messages", quiet=quiet) as on_progress,

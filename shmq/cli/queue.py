@@ -203,7 +203,13 @@ def _count_waiting(queue: shmq.Queue) -> int:
 
 @click.command(epilog="Example: shmq release orders --holder 5f0c2a9be1d34c77 --yes")
 @queue_name()
-@click.option("--holder", required=True, help="The holder's name, as peek --leased shows it.")
+@click.option(
+    "--holder",
+    type=params.text,
+    metavar="TEXT",
+    required=True,
+    help="The holder's name, as peek --leased shows it.",
+)
 @yes_flag
 @json_flag
 @connected

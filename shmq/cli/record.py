@@ -19,7 +19,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import connected, count_flag, json_flag, partition_flag, where_flag
 from shmq.cli.shared.messages import headers_of, open_lines, property_flag
 from shmq.cli.shared.names import stream_name
-from shmq.cli.shared.output import counted, note, show, show_json
+from shmq.cli.shared.output import check_stdout, counted, note, show, show_json
 from shmq.host.supervision.signals import Stop
 
 
@@ -32,7 +32,7 @@ from shmq.host.supervision.signals import Stop
 )
 @click.option(
     "--key-separator",
-    type=params.delimiter,
+    type=params.separator,
     metavar="TEXT",
     help=r"Each line is KEY, TEXT and the record; TEXT may be \t.",
 )
@@ -233,6 +233,7 @@ def read(
     source = context.get_parameter_source("start")
     if offset is not None and source != click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--from and --offset exclude each other: drop one")
+    check_stdout("read")
     patience = float("inf") if follow and timeout is None else timeout or 0.0
     with broker.stream(name) as stream, Stop() as stop:
         begin = start if partition is None or offset is None else {partition: offset}
@@ -281,6 +282,7 @@ def tail(
     as_json: bool,
 ) -> None:
     """Print the last records, then new ones, until stopped."""
+    check_stdout("read")
     with broker.stream(name) as stream, Stop() as stop:
         begin = {
             one.partition: max(one.latest - count, one.earliest)
@@ -376,6 +378,7 @@ def subscribe(
     In PATTERN, * is one word of the key and # is any number of words. Without PATTERN every
     record matches.
     """
+    check_stdout("read")
     patience = float("inf") if timeout is None else timeout
     newest = None if isinstance(history, params.Nothing) else history
     write = render.record_writer(as_json, with_key)

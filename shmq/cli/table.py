@@ -21,6 +21,7 @@ from shmq.cli.shared.output import (
     cell,
     counted,
     note,
+    on_a_terminal,
     one_line,
     printable,
     show,
@@ -159,7 +160,7 @@ def get(broker: shmq.Broker, /, name: str, key: str, wait: float | None, as_json
         show_json({"table": name, "key": key, "value": shown, "encoding": encoding})
     else:
         text = as_text(value)
-        show(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
+        show(printable(text, keep="\n\t") if on_a_terminal() else text)
     return Code.OK
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,6 +25,7 @@ from shmq.cli.shared.output import (
     cell,
     counted,
     note,
+    on_a_terminal,
     one_line,
     show_json,
     show_table,
@@ -297,7 +297,7 @@ def _print(observer: Observer, namespace: str, order: str, kinds: Sequence[str])
     rows = ordered(look(observer, kinds), order)
     sound = [row for row in rows if row.problem is None]
     if sound:
-        width = Console().width if sys.stdout.isatty() else None
+        width = Console().width if on_a_terminal() else None
         show_table(draw(sound, width))
         if width is not None and (hidden := left_out(sound, width)) is not None:
             note(hidden)

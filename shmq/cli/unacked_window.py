@@ -19,6 +19,7 @@ from typing import Self
 import click
 
 import shmq
+from shmq.cli.shared.output import check_stdout
 
 #: How many bytes are gathered at most before they are written.
 GATHERED = 1 << 20
@@ -253,8 +254,7 @@ class Pipe(Outlet):
 
 def open_outlet() -> Outlet:
     """Standard output. Raises :class:`click.ClickException` if it is closed."""
-    if sys.stdout is None:
-        raise click.ClickException("standard output is closed, so nothing was consumed: open it")
+    check_stdout("consumed")
     sys.stdout.flush()
     descriptor = sys.stdout.fileno()
     mode = os.fstat(descriptor).st_mode

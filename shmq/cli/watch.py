@@ -100,7 +100,8 @@ def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
         at = time.strftime("%H:%M:%S")
         for row in rows:
             show(f"{at} {one_line(_format_line(row))}")
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _format_line(row: Row) -> str:

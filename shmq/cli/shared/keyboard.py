@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
 
+from shmq.cli.shared.output import on_a_terminal
 from shmq.host.supervision.signals import Stop
 from shmq.native._core import reserve_standard
 
@@ -22,7 +23,7 @@ LEAST_INTERVAL: Final = 0.05
 
 def can_be_redrawn() -> bool:
     """Whether standard output is a terminal whose screen can be drawn again."""
-    if not sys.stdout.isatty():
+    if not on_a_terminal():
         return False
     from rich.console import Console  # noqa: PLC0415 - on a terminal alone
 

@@ -185,6 +185,12 @@ def on_a_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def check_stdout(done: str) -> None:
+    """Raises click.ClickException if standard output is closed; ``done``: what was not done."""
+    if sys.stdout is None:
+        raise click.ClickException(f"standard output is closed, so nothing was {done}: open it")
+
+
 def printable(text: str, keep: str = "") -> str:
     """``text`` with every character escaped that is neither printable nor in ``keep``."""
     if text.isprintable():

@@ -127,6 +127,13 @@ def delimiter(value: str) -> bytes:
     return _ESCAPES.get(value, value.encode(errors="surrogateescape"))
 
 
+def separator(value: str) -> bytes:
+    """Text between two values on a line, as in :func:`delimiter`; not empty."""
+    if not value:
+        raise click.BadParameter("it is empty: name the text that separates the key")
+    return delimiter(value)
+
+
 def or_none(convert: Callable[[str], T]) -> Callable[[str], T | Nothing]:
     """``convert``, or :data:`NONE` for the word ``none``."""
 

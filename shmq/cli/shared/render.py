@@ -10,12 +10,11 @@ import dataclasses
 import datetime as dt
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import shmq
-from shmq.cli.shared.output import printable
+from shmq.cli.shared.output import on_a_terminal, printable
 
 #: What ``--format`` takes.
 FORMATS = ("body", "json", "raw")
@@ -216,7 +215,7 @@ def record_writer(as_json: bool, with_key: bool) -> Callable[[shmq.Record], byte
 
     def line(record: shmq.Record) -> bytes:
         text = as_text(_Seen(record))
-        if sys.stdout.isatty():
+        if on_a_terminal():
             text = printable(text, keep="\n\t")
         key = (record.key or b"") + b"\t" if with_key else b""
         return key + text.encode(errors="backslashreplace") + b"\n"

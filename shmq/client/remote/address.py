@@ -44,7 +44,10 @@ class Address:
         """
         if not isinstance(url, str):
             raise TypeError(f"url={url!r} must be a str, not {type(url).__name__}")
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise InvalidOption(f"url={url!r} is not a URL: {error}") from None
         if parts.username is not None or parts.password is not None:
             raise InvalidOption(
                 f"a URL is shown and stored, so it is not a place for a secret: give the token "

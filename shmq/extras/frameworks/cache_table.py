@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgpack
 
@@ -15,7 +15,7 @@ from shmq.api.names import TCP_SCHEMES
 from shmq.api.table import MAX_TTL, MAX_VALUE, TableDurability
 from shmq.client.handles.table import check_table
 from shmq.errors import InvalidOption, MessageTooLarge, NoSpace
-from shmq.extras.frameworks.target import find_target, is_remote
+from shmq.extras.frameworks.target import find_target, is_remote, split_url
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 
@@ -92,7 +92,7 @@ class Location(NamedTuple):
         """
         if not isinstance(url, str):
             raise TypeError(f"{what} must be a str, not {type(url).__name__}")
-        parts = urlsplit(url)
+        parts = split_url(url, what)
         table = unquote(parts.path.removeprefix("/"))
         if parts.scheme not in TCP_SCHEMES or not table or parts.query or parts.fragment:
             raise InvalidOption(

@@ -20,7 +20,7 @@ def parse_target(url: str | None, what: str = "url") -> str | None:
         raise TypeError(f"{what} must be a str or None, not {type(url).__name__}")
     if not is_url(url):
         return url
-    parts = urlsplit(url)
+    parts = split_url(url, what)
     target, name = find_target(parts), parts.path.removeprefix("/")
     in_group = bool(name and target) and "/" not in name and not is_remote(target)
     if parts.scheme not in TCP_SCHEMES or (name and not in_group) or parts.query:
@@ -29,6 +29,14 @@ def parse_target(url: str | None, what: str = "url") -> str | None:
             f"shmq://HOST:PORT of a server"
         )
     return f"{target}/{name}" if in_group else target
+
+
+def split_url(url: str, what: str) -> SplitResult:
+    """The parts of the URL. Raises InvalidOption."""
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise InvalidOption(f"{what}={url!r} is not a URL: {error}") from None
 
 
 def find_target(parts: SplitResult) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
 from limits.aio.storage import Storage as AsyncStorage
@@ -22,6 +21,7 @@ from shmq.client.handles.table import check_table
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.errors import ShmqError
 from shmq.extras.frameworks.cache_table import DEFAULT_BYTES, Location, bound_ttl
+from shmq.extras.frameworks.target import split_url
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 from shmq.native import _clock as time
@@ -163,7 +163,7 @@ class ShmqStorage(Storage, SlidingWindowCounterSupport, TimestampedSlidingWindow
 
 def _parse(uri: str) -> Location:
     """The table of the URL. Raises InvalidOption."""
-    parts = urlsplit(uri)
+    parts = split_url(uri, "uri")
     if parts.path in {"", "/"} and not parts.query:
         uri = f"{parts.scheme}://{parts.netloc}/{_TABLE}"
     return Location.parse(uri, "uri")

@@ -66,6 +66,8 @@ def test_release_returns_what_a_name_holds(quick: Quick, queue: shmq.Queue) -> N
     assert said == "2 messages returned to queue 'jobs'\n"
     assert queue.qsize() == 3
     assert not queue.bulk().is_claimed(claim)
+    ran = quick("release", "-q", "jobs", "--holder", b"\xff", "--yes", code=Code.USAGE)
+    assert "'--holder'" in ran.error and "is not UTF-8" in ran.error
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])

@@ -216,6 +216,25 @@ def test_a_closed_standard_output_is_refused_before_anything_is_taken(
     assert queue.stats().redelivered == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["stream read log", "stream read log --json", "stream tail log", "subscribe log --timeout 0s"],
+)
+def test_a_closed_standard_output_is_refused_before_records_are_read(
+    shell: Shell, broker: shmq.Broker, command: str
+) -> None:
+    broker.create_stream("log", partitions=1).append(b"x")
+    ran = shell.pipeline(f"shmq {command} >&-")
+
+    assert ran.code == Code.REFUSED
+    assert "standard output is closed, so nothing was read" in ran.error
+
+
+@pytest.mark.parametrize("command", ["list", "top --once", "peek -q jobs", "dmsq dump"])
+def test_a_closed_standard_output_hides_what_is_shown(shell: Shell, command: str) -> None:
+    assert b"internal error" not in shell.pipeline(f"shmq {command} >&-").err
+
+
 @pytest.mark.parametrize("command", ["list", "stats -q jobs --json", "peek -q jobs -n 100 --json"])
 def test_a_reader_of_a_table_may_leave(shell: Shell, command: str) -> None:
     ran = shell.pipeline(f"set -o pipefail; shmq {command} | true")

@@ -75,6 +75,10 @@ def test_records_are_appended_from_flags_and_lines(
     )
     assert "record 4 appended to partition 1" in half.text
     assert b"the line b'none' has no b':'" in half.err
+    none = quick(
+        "stream", "append", "events", "--key-separator", "", stdin=b"a:1\n", code=Code.USAGE
+    )
+    assert "'--key-separator': it is empty" in none.error
 
 
 def test_records_are_read_and_stay(invoke: Invoke, stream: shmq.Stream) -> None:

@@ -53,7 +53,10 @@ class ClusterAddress:
         """``nats://[USER:PASSWORD@]HOST[:PORT],…[/NAMESPACE][?…]``. Raises InvalidOption."""
         if not isinstance(url, str):
             raise TypeError(f"the URL must be a str, not {type(url).__name__}")
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # without the URL, which may have a password
+            raise InvalidOption(f"the cluster's URL is not valid: {error}") from None
         if parts.scheme not in _SCHEMES:
             raise InvalidOption(
                 f"a cluster's URL begins with nats:// or tls://, not {parts.scheme}://"

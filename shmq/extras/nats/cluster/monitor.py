@@ -20,8 +20,12 @@ _LONGEST: Final = 64 << 20
 
 def ask(monitor: str, page: str, **query: str | int) -> dict[str, Any]:
     """A page of a monitor such as ``http://host:8222``. Raises ShmqError if it says nothing."""
-    parts = urllib.parse.urlsplit(monitor)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urllib.parse.urlsplit(monitor)
+        is_page = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        is_page = False
+    if not is_page:
         raise InvalidOption(f"{monitor!r} is not a monitor: write for example http://host:8222")
     url = f"{monitor.rstrip('/')}/{page}"
     if query:

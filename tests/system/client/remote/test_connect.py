@@ -52,6 +52,8 @@ def test_a_url_is_a_host_a_port_and_whether_there_is_tls(text: str, address: Add
         "shmq:// there",
         "shmq://there:1 ",
         "shmq://::1:80",
+        "shmq://[::1",
+        "shmqs://[there]",
     ],
 )
 def test_what_is_no_url_of_a_server_is_refused_with_it(text: str) -> None:
