@@ -184,11 +184,15 @@ def test_a_limit_that_cannot_be_is_refused(
 
 
 @pytest.mark.usefixtures("target")
-def test_an_expression_that_cannot_be_parsed_is_refused(queue: Queue) -> None:
-    queue.put("stays")
-    with pytest.raises(shmq.InvalidOption, match="where"):
-        queue.move_to("target", where="header.a =")
-    assert drain(queue) == ["stays"]
+@pytest.mark.parametrize("bodies", [[], ["stays"]])
+def test_an_expression_that_cannot_be_parsed_is_refused(queue: Queue, bodies: list[str]) -> None:
+    queue.put_many(bodies)
+    for where in ("header.a =", "garbage (("):
+        with pytest.raises(shmq.InvalidOption, match="where"):
+            queue.move_to("target", where=where)
+        with pytest.raises(shmq.InvalidOption, match="where"):
+            asyncio.run(queue.amove_to("target", where=where))
+    assert drain(queue) == bodies
 
 
 def test_a_message_that_can_never_fit_stays_and_is_named(broker: Broker, queue: Queue) -> None:

@@ -14,7 +14,7 @@ _MOST: Final = 256
 _MOST_BYTES: Final = 4 << 20
 
 
-def move_messages(source: Any, target: Any, limit: int, where: str | None) -> int:
+def move_messages(source: Any, target: Any, limit: int, where: _core.Filter | None) -> int:
     """Move up to ``limit`` visible messages from one LocalQueue to another; return how many.
 
     Raises Full and NoSpace if none could be moved, and MessageTooLarge.

@@ -458,13 +458,14 @@ class LocalQueue(_core.Handle, api.Queue):
     def _moving(self, target: str, limit: int | None, where: str | None) -> Steps[int]:
         check_move(self.name, target)
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
+        meant = None if where is None else compile_filter(where)
         with late_imports:
             from shmq.client.local.move import move_messages  # noqa: PLC0415
 
         def move() -> int:
             segment = self._namespace.open_segment(target)
             with contextlib.closing(LocalQueue(self._namespace, target, segment)) as opened:
-                return move_messages(self, opened, min(most, self.qsize()), where)
+                return move_messages(self, opened, min(most, self.qsize()), meant)
 
         moved: int = yield blocking(move)
         return moved
