@@ -10,8 +10,9 @@ The kernel knows groups, not who adds to them. What an entry point names is load
     By name, a `Command` of the program ``shmq``.
 ``shmq.serve``
     A module that adds to ``shmq serve``: ``add_options(command)`` decorates the command, and
-    ``take_options(values)`` removes its values and returns a function that starts processes beside
-    the server: ``start(source)`` returns a list of `ChildProcess`.
+    ``take_options(values)`` removes its values and returns a function that makes the processes
+    beside the server: ``start(source)`` returns a list of `ChildProcess`, none of which has
+    started, and raises what is wrong with the values.
 ``shmq.instruments``
     ``otel``: a function that returns a traced broker, for ``SHMQ_OTEL=1``.
 """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -14,6 +14,7 @@ from shmq.cli.shared.flags import data_dir_flag
 from shmq.cli.shared.output import show
 from shmq.cli.shared.target import target_of
 from shmq.host.supervision.audit import AuditFile
+from shmq.host.supervision.child_process import ChildProcess
 from shmq.host.supervision.stderr import (
     LOG_FORMATS,
     set_log_format,
@@ -24,6 +25,9 @@ from shmq.protocol.opcodes import DEFAULT_PORT
 from shmq.server import listener
 from shmq.server.config.settings import LEVELS, Source
 from shmq.server.supervisor import Supervisor
+
+#: Makes the processes that a plugin adds: see `shmq.plugins`.
+_Start: TypeAlias = Callable[[Source], list[ChildProcess]]
 
 #: What plugins add to ``shmq serve``: see `shmq.plugins`.
 _extensions: list[Any] = list(plugins.load_all("shmq.serve").values())
@@ -116,7 +120,7 @@ def serve(config: Path | None, check: bool, **given: Any) -> None:
         over["namespace"] = target.namespace
     source = Source(config, over)
     if check:
-        _check(source)
+        _check(source, starts)
         return
     supervisor = Supervisor(source, [child for start in starts for child in start(source)])
     set_log_format(supervisor.settings.log_format)
@@ -126,9 +130,11 @@ def serve(config: Path | None, check: bool, **given: Any) -> None:
     supervisor.run()
 
 
-def _check(source: Source) -> None:
+def _check(source: Source, starts: Iterable[_Start]) -> None:
     """Raise what a start would, as far as it can be known without one."""
     settings = source.read()
+    for start in starts:
+        start(source)  # no process starts before the supervisor does
     if settings.tls is not None:
         settings.tls.context()
     if settings.audit_log is not None:

@@ -42,6 +42,24 @@ def test_wrong_settings_are_refused_as_at_a_start(
     assert why in shell("serve", "--config", str(config), "--check", code=Code.USAGE).error
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "why"),
+    [
+        ("--console", "http://x:0", "invalid address 'http://x:0'"),
+        ("--metrics", "[::1", "invalid address '[::1'"),
+        ("--console", "192.0.2.1:0", "insecure"),
+    ],
+)
+def test_the_addresses_beside_the_server_are_refused_as_at_a_start(
+    shell: Shell, flag: str, value: str, why: str
+) -> None:
+    pytest.importorskip("starlette")
+    checked = shell("serve", "--port", "0", flag, value, "--check", code=Code.USAGE).error
+    assert why in checked
+    assert shell("serve", "--port", "0", flag, value, code=Code.USAGE).error == checked
+    assert shell("serve", flag, "127.0.0.1:0", "--check").lines
+
+
 def test_an_address_of_another_host_is_refused_as_at_a_start(shell: Shell, config: Path) -> None:
     config.write_text('bind = "192.0.2.1"\ninsecure = true\n')
     ran = shell("serve", "--config", str(config), "--check", code=Code.REFUSED)
