@@ -506,7 +506,20 @@ class QueueOptions(Options):
             given,
             "create another queue with them, and move the messages there: Queue.move_to, shmq move",
         )
+        self._check_room(name, given)
         return QueueOptions.for_queue(name, {**self.as_dict(), **given})
+
+    def _check_room(self, name: str, given: Mapping[str, Any]) -> None:
+        """Raise InvalidOption if the ``given`` arena is too small for the largest body."""
+        if "arena_bytes" not in given or "max_message_bytes" in given:
+            return
+        row = options_of(QueueOptions)["arena_bytes"]
+        wanted = row.check("arena_bytes", plain_number(given["arena_bytes"]), {})
+        if wanted < self.max_message_bytes:
+            raise InvalidOption(
+                f"arena_bytes={wanted} is less than the max_message_bytes of queue {name!r}, "
+                f"{self.max_message_bytes}: name at least that, or max_message_bytes too"
+            )
 
     def why_fixed(self, key: str) -> str:
         """Why a queue with these options cannot change option ``key``; empty if it can."""

@@ -32,7 +32,7 @@ _KINDS: Final = ("queue", "stream", "table", "file")
 
 
 @click.command(epilog="Example: shmq backup ./backup --queue invoices")
-@click.argument("target", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("target", metavar="DIR", type=params.FilePath(path_type=Path, file_okay=False))
 @click.option(
     "-q",
     "--queue",
@@ -95,7 +95,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
 
 @click.command(epilog="Example: shmq restore ./backup --queue invoices --as invoices-old")
 @click.argument(
-    "source", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
+    "source", metavar="[DIR]", required=False, type=params.FilePath(path_type=Path, file_okay=False)
 )
 @click.option(
     "-q",

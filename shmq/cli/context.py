@@ -78,7 +78,7 @@ def add(
         raise click.UsageError("--token and --token-file exclude each other: drop one")
     if token_file is not None:
         given["token"] = _read_token(token_file)
-    made = _check(Context(**given))
+    made = _check(Context(**given), "--token" if token_file is None else "--token-file")
     with rewriting_contexts() as known:
         if name in known.known and not replace:
             raise ContextsError(f"there is a context {name!r} already: add --replace to change it")
@@ -163,15 +163,19 @@ def remove(name: str) -> None:
     show(f"context {name!r} is forgotten")
 
 
-def _check(made: Context) -> Context:
-    """The context, checked. Raises an error that says what is wrong with it."""
+def _check(made: Context, token_flag: str) -> Context:
+    """The context, checked; ``token_flag``: what its token was given with.
+
+    Raises an error that says what is wrong with it.
+    """
     if (made.url is None) is (made.namespace is None):
         raise click.UsageError("give the --url of a server, or the --namespace of this host")
     if made.namespace is not None:
         check_name(made.namespace, "namespace")
         others = [key for key in made.as_dict() if key != "namespace"]
         if others:
-            raise click.UsageError(f"--{others[0]} is for a server, not for a namespace: drop it")
+            flag = token_flag if others[0] == "token" else f"--{others[0]}"
+            raise click.UsageError(f"{flag} is for a server, not for a namespace: drop it")
     if made.url is not None:
         transport = find_transport(made.url)
         if transport is not None:
@@ -179,7 +183,9 @@ def _check(made: Context) -> Context:
         else:
             Address.parse(made.url)
     if made.token == "":
-        raise click.UsageError("the token is empty: leave it out if the server asks for none")
+        raise click.UsageError(
+            f"{token_flag}: the token is empty: leave it out if the server asks for none"
+        )
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 import shmq
-from shmq.cli.shared import render
+from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import (
@@ -37,10 +37,10 @@ from shmq.disk.storage.queue_files import QueueFiles, read_file
 from shmq.native._core import read_record
 
 _KINDS: Final = {1: "snapshot", 2: "journal segment"}
-_file = click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+_file = click.argument("path", metavar="FILE", type=params.FilePath(exists=True, dir_okay=False))
 _files = click.argument(
     "paths", metavar="FILE...", nargs=-1, required=True,
-    type=click.Path(exists=True, dir_okay=False),
+    type=params.FilePath(exists=True, dir_okay=False),
 )  # fmt: skip
 _salvage = click.option(
     "--salvage", is_flag=True, help="Skip what is damaged, and list it on stderr."
@@ -141,7 +141,7 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: b
 @click.option(
     "--to",
     required=True,
-    type=click.Path(dir_okay=False, writable=True),
+    type=params.FilePath(dir_okay=False, writable=True),
     metavar="FILE",
     help="FILE.arrow or FILE.parquet; an existing file is replaced.",
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shmq.cli.shared import params
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
@@ -68,7 +69,7 @@ def _make_command(name: str) -> click.Command:
         help=f"{jobs.ABOUT[name]}\n\nshmq pipeline init {name} prints a CONFIG to start with.",
         epilog=f"Example: shmq pipeline {name} {name}.toml --check",
     )
-    @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
+    @click.argument("config", type=params.FilePath(path_type=Path, dir_okay=False))
     @click.option("--check", is_flag=True, help="Only check the file, SQL included; run nothing.")
     @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
     def run(config: Path, check: bool, quiet: bool) -> None:

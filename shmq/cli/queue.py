@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 import shmq
+from shmq.api.bulk import check_holder
 from shmq.api.options import Options, QueueOptions
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
@@ -201,11 +202,18 @@ def _count_waiting(queue: shmq.Queue) -> int:
     return numbers.depth + numbers.delayed
 
 
+def _parse_holder(value: str) -> str:
+    try:
+        return check_holder(params.text(value))
+    except shmq.InvalidOption as error:
+        raise click.BadParameter(str(error).removeprefix("name=")) from None
+
+
 @click.command(epilog="Example: shmq release orders --holder 5f0c2a9be1d34c77 --yes")
 @queue_name()
 @click.option(
     "--holder",
-    type=params.text,
+    type=_parse_holder,
     metavar="TEXT",
     required=True,
     help="The holder's name, as peek --leased shows it.",
@@ -396,8 +404,13 @@ def _read_expression(where: str | None, rows: Sequence[int]) -> str | None:
             )
         return where
     path = Path(where[1:])
+    if where == "@":
+        raise click.UsageError("--where @: name a file after the @")
     try:
         text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.ClickException(f"--where {where}: cannot be read: {reason}") from None
     except UnicodeDecodeError as error:
         raise click.UsageError(f"--where {where}: the file is not UTF-8: {error}") from None
     if text.lstrip().startswith("{"):

@@ -290,7 +290,12 @@ def tail(
             if partition in {None, one.partition}
         }
         with stream.reader(
-            begin, begin, limit=1000, lapped="skip", where=where, on_damage=on_damage
+            begin,
+            begin if partition is None else [partition],
+            limit=1000,
+            lapped="skip",
+            where=where,
+            on_damage=on_damage,
         ) as reader:
             write = render.record_writer(as_json, with_key)
             _carry(reader, write, stop, None, float("inf"))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import click
 
 from shmq import plugins
+from shmq.cli.shared import params
 from shmq.cli.shared.flags import data_dir_flag
 from shmq.cli.shared.output import show
 from shmq.cli.shared.target import target_of
@@ -76,7 +77,7 @@ def _add_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--audit-log",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=params.FilePath(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Append audit events to FILE too, as JSON.  [default: $SHMQ_AUDIT_LOG]",
 )
@@ -89,7 +90,7 @@ def _add_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-c",
     "--config",
-    type=click.Path(path_type=Path),
+    type=params.FilePath(path_type=Path),
     metavar="FILE",
     envvar="SHMQ_CONFIG",
     help="All settings, tokens, TLS and limits too, as TOML; flags override them.  "

@@ -251,6 +251,7 @@ def _format_time(timestamp: float | None) -> str:
 @stream_name
 @click.option(
     "--over",
+    "seconds",
     type=params.seconds,
     metavar="TIME",
     default="10s",
@@ -259,13 +260,13 @@ def _format_time(timestamp: float | None) -> str:
 )
 @json_flag
 @connected
-def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
+def hot(broker: shmq.Broker, name: str, seconds: float, as_json: bool) -> None:
     """Show the records per second of each partition.
 
     The highest rate is first. A partition is hot if its rate is over 3 times the mean.
     """
     with broker.stream(name) as stream:
-        rates = sorted(stream.rates(over), key=lambda rate: -rate.rate)
+        rates = sorted(stream.rates(seconds), key=lambda rate: -rate.rate)
     if as_json:
         show_json([dataclasses.asdict(rate) for rate in rates])
         return

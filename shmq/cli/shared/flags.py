@@ -70,7 +70,7 @@ def data_dir_flag(command: F) -> F:
     return click.option(
         "-d",
         "--data-dir",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=params.FilePath(path_type=Path, file_okay=False),
         metavar="DIR",
         help="The directory of durable queues and streams.  [default: $SHMQ_DATA_DIR, or a "
         "directory of this user]",
@@ -102,7 +102,7 @@ def yes_flag(command: F) -> F:
 def plot_flag(help: str) -> Callable[[F], F]:
     """``--plot FILE``, as the parameter ``plot``: a path, or None."""
     return click.option(
-        "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        "--plot", type=params.FilePath(path_type=Path, dir_okay=False), metavar="FILE",
         help=f"{help} into FILE (.png, .svg, .pdf).",
     )  # fmt: skip
 

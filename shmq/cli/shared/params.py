@@ -10,7 +10,7 @@ import enum
 import re
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
@@ -20,6 +20,16 @@ from shmq.api.options import Level
 from shmq.units import seconds_of, size_of
 
 T = TypeVar("T")
+
+
+class FilePath(click.Path):
+    """A path. An empty one, which would be the current directory, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Nothing(enum.Enum):

@@ -42,7 +42,7 @@ _LONGEST_LOOK: Final = 3600.0
 
 @click.command(epilog="Example: shmq advise --defaults --code")
 @click.argument(
-    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "file", required=False, type=params.FilePath(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--from-queue", metavar="NAME", type=params.name, shell_complete=complete_queues,

@@ -56,6 +56,19 @@ def test_sizes_grow_by_their_flags_and_say_how_far(quick: Quick, broker: shmq.Br
     assert broker.queue("jobs").options.capacity == 160
 
 
+def test_an_arena_that_is_too_small_for_the_largest_body_is_named_with_what_remedies_it(
+    quick: Quick, broker: shmq.Broker
+) -> None:
+    broker.create_queue("jobs")
+
+    ran = quick("alter", "jobs", "--arena-bytes", "4KiB", code=Code.USAGE)
+    assert ran.error == (
+        "--arena-bytes 4096 is less than the --max-message-bytes of queue 'jobs', 4194304: "
+        "name at least that, or --max-message-bytes too"
+    )
+    quick("alter", "jobs", "--arena-bytes", "4KiB", "--max-message-bytes", "1KiB")
+
+
 def test_the_help_has_only_what_can_be_altered(quick: Quick) -> None:
     text = quick("alter", "--help").text
 

@@ -68,6 +68,8 @@ def test_release_returns_what_a_name_holds(quick: Quick, queue: shmq.Queue) -> N
     assert not queue.bulk().is_claimed(claim)
     ran = quick("release", "-q", "jobs", "--holder", b"\xff", "--yes", code=Code.USAGE)
     assert "'--holder'" in ran.error and "is not UTF-8" in ran.error
+    ran = quick("release", "-q", "jobs", "--holder", "", "--yes", code=Code.USAGE)
+    assert "'--holder': '' must be 1 to 200 bytes of UTF-8, and has 0" in ran.error
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])
@@ -265,3 +267,24 @@ def test_redrive_names_the_file_that_it_cannot_read(quick: Quick, queue: shmq.Qu
     error = quick("redrive", "-q", "jobs", "--where", "@nowhere", code=Code.REFUSED).error
 
     assert "nowhere" in error
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "why"),
+    [
+        ("@", Code.USAGE, "--where @: name a file after the @"),
+        ("@/", Code.REFUSED, "--where @/: cannot be read: Is a directory"),
+    ],
+)
+def test_an_expression_in_a_file_that_cannot_be_read_is_refused_as_it_was_given(
+    quick: Quick, queue: shmq.Queue, where: str, code: Code, why: str
+) -> None:
+    assert why in quick("redrive", "-q", "jobs", "--where", where, code=code).error
+
+
+def test_an_expression_that_cannot_be_parsed_is_refused_for_an_empty_queue_too(
+    quick: Quick, queue: shmq.Queue, broker: shmq.Broker
+) -> None:
+    broker.create_queue("other", dead_letter=None)
+    given = ("move", "jobs", "--to", "other", "--where", "garbage ((")
+    assert "--where" in quick(*given, code=Code.USAGE).error

@@ -17,6 +17,7 @@ from shmq.cli.shared import target
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.target import Context
 from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -90,6 +91,24 @@ def test_a_token_can_come_from_a_file_or_from_standard_input(
 
     known = target.read_contexts().known
     assert (known["one"].token, known["two"].token) == (TOKEN, f"{TOKEN}2")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["--namespace", "x", "--token-file"], "--token-file is for a server"),
+        (["--url", "shmq://a", "--token-file"], "--token-file: the token is empty"),
+        (["--namespace", "x", "--token"], "--token is for a server"),
+        (["--url", "shmq://a", "--token"], "--token: the token is empty"),
+    ],
+)
+def test_an_error_names_the_flag_that_gave_the_token(
+    quick: Quick, tmp_path: Path, given: list[str], why: str
+) -> None:
+    file = tmp_path / "token"
+    file.touch()
+    value = str(file) if given[-1] == "--token-file" else ""
+    assert why in quick("context", "add", "c", *given, value, code=Code.USAGE).error
 
 
 def test_the_file_and_its_folder_are_for_their_owner_alone(

@@ -377,3 +377,12 @@ def test_names_of_queues_are_completed_by_the_shell(shell: Shell, queue: shmq.Qu
     )
 
     assert done.stdout.decode().splitlines() == ["plain,jobs", "plain,jobs.dlq"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["serve --config", "serve --data-dir", "serve --audit-log", "persist -d", "backup", "restore"],
+)
+def test_an_empty_path_is_not_the_current_directory(quick: Quick, command: str) -> None:
+    ran = quick(*command.split(), "", code=Code.USAGE)
+    assert "Invalid value for" in ran.error and "the path is empty" in ran.error

@@ -178,3 +178,18 @@ def test_a_group_that_is_deleted_before_it_is_opened_stays_deleted(
     refused = invoke("stream", *command.split(), "events", "-g", "g")
     assert (refused.exit_code, "no group 'g'" in refused.stderr) == (Code.NO_QUEUE, True)
     assert stream.groups() == []
+
+
+@pytest.mark.parametrize("command", ["read", "tail"])
+def test_a_partition_that_the_stream_does_not_have_is_named(
+    quick: Quick, stream: shmq.Stream, command: str
+) -> None:
+    ran = quick("stream", command, "events", "-p", "99", code=Code.USAGE)
+    assert ran.error == "--partition 99 is out of range: 0 to 1 in stream 'events'"
+
+
+def test_a_time_that_rates_cannot_be_over_is_named_by_its_flag(
+    quick: Quick, stream: shmq.Stream
+) -> None:
+    error = quick("stream", "hot", "events", "--over", "0", code=Code.USAGE).error
+    assert "--over 0.0 s is out of range" in error

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 import shmq
+from shmq.cli.shared import params
 from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import connected, log_format_flag
 from shmq.host.supervision.audit import to_file
@@ -35,7 +36,7 @@ def check_console() -> None:
 @click.option(
     "-c",
     "--config",
-    type=click.Path(path_type=Path),
+    type=params.FilePath(path_type=Path),
     metavar="FILE",
     help="The tokens and TLS of a server, as for shmq serve.",
 )

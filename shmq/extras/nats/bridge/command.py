@@ -34,7 +34,7 @@ _LOOK: Final = 0.2
 @click.option(
     "--config",
     "path",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=params.FilePath(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="The routes, as TOML; instead of the flags.",
 )

@@ -36,7 +36,7 @@ def _add_dir_flag(command: F) -> F:
         "-d",
         "--dir",
         "directory",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=params.FilePath(path_type=Path, file_okay=False),
         default=_DIRECTORY,
         show_default=True,
         metavar="DIR",
