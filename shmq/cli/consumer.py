@@ -63,7 +63,7 @@ SLICE = 0.25
 )
 @click.option(
     "--ahead",
-    type=click.IntRange(min=1),
+    type=params.WholeRange(min=1),
     default=64,
     show_default=True,
     metavar="COUNT",

@@ -312,7 +312,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
 @click.option(
     "--row",
     "rows",
-    type=click.IntRange(min=1),
+    type=params.WholeRange(min=1),
     multiple=True,
     metavar="N",
     help="Only row N of a FILE written by shmq pipeline triage; may be repeated.",

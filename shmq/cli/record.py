@@ -257,7 +257,7 @@ def read(
 @click.option(
     "-n",
     "--count",
-    type=click.IntRange(min=0),
+    type=params.WholeRange(min=0),
     default=10,
     metavar="COUNT",
     show_default=True,

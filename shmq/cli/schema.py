@@ -84,7 +84,10 @@ def check(broker: shmq.Broker, name: str, file: Any, compatibility: str | None) 
 @schema.command("show", epilog="Example: shmq schema show invoices --version 1")
 @_named
 @click.option(
-    "--version", type=click.IntRange(min=1), metavar="N", help="Version N.  [default: the newest]"
+    "--version",
+    type=params.WholeRange(min=1),
+    metavar="N",
+    help="Version N.  [default: the newest]",
 )
 @connected
 def show_schema(broker: shmq.Broker, name: str, version: int | None) -> None:

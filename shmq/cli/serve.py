@@ -51,13 +51,13 @@ def _add_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-p",
     "--port",
-    type=click.IntRange(0, 65_535),
+    type=params.WholeRange(0, 65_535),
     help=f"The port; 0 chooses a free one.  [default: {DEFAULT_PORT}]",
 )
 @click.option(
     "-w",
     "--workers",
-    type=click.IntRange(min=1),
+    type=params.WholeRange(min=1),
     metavar="N",
     help="Front-end processes.  [default: one per CPU, at most 4]",
 )

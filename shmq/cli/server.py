@@ -32,7 +32,7 @@ _MOST = 64
     help="How long an answer may take.",
 )  # fmt: skip
 @click.option(
-    "--size", type=click.IntRange(0, _MOST), default=8, metavar="BYTES", show_default=True,
+    "--size", type=params.WholeRange(0, _MOST), default=8, metavar="BYTES", show_default=True,
     help=f"Bytes in a ping, at most {_MOST}.",
 )  # fmt: skip
 @json_flag

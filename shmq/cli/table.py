@@ -118,7 +118,7 @@ def _describe(found: shmq.Table) -> dict[str, Any]:
 @click.option("--after", type=params.text, default="", metavar="KEY", help="Only keys after it.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MAX_KEYS),
+    type=params.WholeRange(1, MAX_KEYS),
     default=1000,
     show_default=True,
     metavar="N",

@@ -25,7 +25,10 @@ from shmq.workers.supervisor import Supervisor
 @click.argument("handler", metavar="MODULE:HANDLER")
 @queue_name(required=False, help="The same as NAME: the queue.  [default: declared by the handler]")
 @click.option(
-    "--processes", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: 1]"
+    "--processes",
+    type=params.WholeRange(min=1),
+    metavar="N",
+    help="Worker processes.  [default: 1]",
 )
 @click.option(
     "--mode",
@@ -34,13 +37,13 @@ from shmq.workers.supervisor import Supervisor
 )
 @click.option(
     "--prefetch",
-    type=click.IntRange(min=1),
+    type=params.WholeRange(min=1),
     metavar="COUNT",
     help="Messages that a process leases at a time.  [default: 1]",
 )
 @click.option(
     "--max-messages",
-    type=click.IntRange(min=1),
+    type=params.WholeRange(min=1),
     metavar="COUNT",
     help="Replace a process after COUNT messages.",
 )

@@ -133,14 +133,14 @@ def log_format_flag(command: F) -> F:
 def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
     """``-n/--count COUNT``, at least 1, as the parameter ``count``."""
     return click.option(
-        "-n", "--count", type=click.IntRange(min=1), metavar="COUNT", default=default, help=help
+        "-n", "--count", type=params.WholeRange(min=1), metavar="COUNT", default=default, help=help
     )
 
 
 def partition_flag(help: str) -> Callable[[F], F]:
     """``-p/--partition N``, as the parameter ``partition``."""
     return click.option(
-        "-p", "--partition", type=click.IntRange(min=0), metavar="N", default=None, help=help
+        "-p", "--partition", type=params.WholeRange(min=0), metavar="N", default=None, help=help
     )
 
 

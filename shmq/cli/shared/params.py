@@ -22,6 +22,14 @@ from shmq.units import seconds_of, size_of
 T = TypeVar("T")
 
 
+class WholeRange(click.IntRange):
+    """A whole number in a range, written as for :func:`integer`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click."""
+        return super().convert(integer(value) if isinstance(value, str) else value, param, ctx)
+
+
 class FilePath(click.Path):
     """A path. An empty one, which would be the current directory, is refused."""
 

@@ -58,7 +58,7 @@ _LONGEST_LOOK: Final = 3600.0
     help="The name that --code uses.",
 )  # fmt: skip
 @click.option(
-    "--cores", type=click.IntRange(1, 4096), metavar="N",
+    "--cores", type=params.WholeRange(1, 4096), metavar="N",
     help="Cores of the consumers' hosts.  [default: this host's]",
 )  # fmt: skip
 @click.option("--code", is_flag=True, help="Print the program and the command that makes it.")

@@ -41,23 +41,25 @@ _COLUMNS = (
 
 @click.command(epilog="Example: shmq stress --producers 1 --consumers 1 --messages 1000")
 @click.option(
-    "-p", "--producers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
+    "-p", "--producers", type=params.WholeRange(1, _MOST_WORKERS), default=2, metavar="N",
     show_default=True, help="Processes that put.",
 )  # fmt: skip
 @click.option(
-    "-c", "--consumers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
+    "-c", "--consumers", type=params.WholeRange(1, _MOST_WORKERS), default=2, metavar="N",
     show_default=True, help="Processes that take.",
 )  # fmt: skip
 @click.option(
     "--duration", type=params.seconds, metavar="TIME", help="Put messages for TIME.  [default: 5s]"
 )
-@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Put N messages instead.")
+@click.option(
+    "--messages", type=params.WholeRange(min=1), metavar="N", help="Put N messages instead."
+)
 @click.option(
     "--size", type=params.size, default="64", metavar="SIZE", show_default=True,
     help=f"Bytes of a body, at least {LEAST_SIZE}.",
 )  # fmt: skip
 @click.option(
-    "--batch", type=click.IntRange(1, 65536), default=1, metavar="N", show_default=True,
+    "--batch", type=params.WholeRange(1, 65536), default=1, metavar="N", show_default=True,
     help="Messages per call.",
 )  # fmt: skip
 @click.option("--kill", is_flag=True, help="Kill consumers at random and replace them.")

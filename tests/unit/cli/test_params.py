@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from shmq.cli.main import cli
 from shmq.cli.shared import params
 
 
@@ -108,6 +109,31 @@ def test_a_number_out_of_range_is_refused_with_the_range(text: str) -> None:
 def test_what_is_no_number_is_refused_in_short(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"^.{2,120} is not a whole number$"):
         params.whole(text)
+
+
+@pytest.mark.parametrize("text", ["\u0663", "1_000", " 5", "5 ", "+5", "", "5.0"])
+def test_a_number_in_a_range_is_written_as_any_other(text: str) -> None:
+    numbers = params.WholeRange(0, 5000)
+    with pytest.raises(click.BadParameter, match=r"is not a whole number$"):
+        numbers.convert(text, None, None)
+    with pytest.raises(click.BadParameter, match="5001 is not in the range"):
+        numbers.convert("5001", None, None)
+    assert numbers.convert("5", None, None) == numbers.convert(5, None, None) == 5
+
+
+def test_no_flag_takes_a_number_in_another_form() -> None:
+    def list_kinds(command: click.Command, context: click.Context) -> set[type]:
+        kinds = {type(param.type) for param in command.params}
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                under = command.get_command(context, name)
+                assert under is not None
+                kinds |= list_kinds(under, click.Context(under, parent=context))
+        return kinds
+
+    found = list_kinds(cli, click.Context(cli))
+    assert params.WholeRange in found
+    assert not found & {click.IntRange, type(click.INT), click.FloatRange, type(click.FLOAT)}
 
 
 @pytest.mark.parametrize("text", ["none", "None", "NONE"])

@@ -55,7 +55,7 @@ def check_console() -> None:
 )
 @click.option(
     "--metrics-queues",
-    type=click.IntRange(0, 1_000_000),
+    type=params.WholeRange(0, 1_000_000),
     metavar="N",
     default=1000,
     show_default=True,

@@ -70,7 +70,7 @@ def cluster() -> None:
 )
 @click.option(
     "--port",
-    type=click.IntRange(1024, 65_500),
+    type=params.WholeRange(1024, 65_500),
     metavar="N",
     help="The first port; the others follow.  [default: some that are free]",
 )
