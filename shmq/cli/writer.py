@@ -140,6 +140,8 @@ def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool, quie
     queues = durable_queues(namespace, names)
     if not queues:
         note(f"namespace {namespace!r} has no durable queues: nothing to write")
+        if as_json:
+            show_json([])
         return
     directory = directory_of(namespace)
     done: list[dict[str, Any]] = []

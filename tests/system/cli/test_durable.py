@@ -145,3 +145,9 @@ def test_a_file_that_is_not_of_shmq_is_neither_backed_up_nor_restored(
         done = quick("restore", str(tmp_path / "copy"))
         assert done.lines[-1] == "file 'photo': not a file of shmq, and not copied"
         assert not (own / "photo").exists()
+
+
+def test_a_snapshot_of_no_queue_is_an_empty_array(quick: Quick) -> None:
+    ran = quick("snapshot", "--json")
+    assert ran.json == []
+    assert "has no durable queues" in ran.error
