@@ -16,7 +16,7 @@ from shmq.cli.main import cli
 from shmq.cli.shared import target
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.target import Context
-from tests.support.shell import Shell
+from tests.support.shell import ROOT, Shell
 from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
@@ -120,6 +120,12 @@ def test_the_file_and_its_folder_are_for_their_owner_alone(
     folder = config_home / "shmq"
     assert (mode(folder), mode(folder / "target.json")) == (0o700, 0o600)
     assert [path.name for path in folder.iterdir()] == ["target.json"]
+
+
+def test_the_reference_and_the_help_name_the_file(invoke: Invoke) -> None:
+    name = f"$XDG_CONFIG_HOME/shmq/{target.contexts_path().name}"
+    assert f"`{name}`" in (ROOT / "docs/reference/cli.md").read_text()
+    assert name in invoke("context", "--help").stdout
 
 
 @pytest.mark.parametrize("given", [0o640, 0o604, 0o620, 0o666])
