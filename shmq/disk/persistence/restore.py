@@ -20,6 +20,7 @@ from shmq.disk.persistence.stream_restore import (
     THERE,
     Restored,
     copy_file,
+    is_regular,
     restore_stream_aside,
     restore_streams,
 )
@@ -32,7 +33,16 @@ from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.disk.storage.progress import OnProgress, Report, Step, silent
 from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
-from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
+from shmq.errors import (
+    FileError,
+    InvalidName,
+    InvalidOption,
+    LockTimeout,
+    NoSuchQueue,
+    QueueExists,
+    SegmentError,
+    ShmqError,
+)
 from shmq.host.namespace.data_directory import DataDirectory, directory_of
 from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
@@ -70,7 +80,7 @@ def restore(
         check_name(new_name)
     everything = not queues and not streams
     try:
-        if everything and not is_data_directory(disk):
+        if everything and given != own and not is_data_directory(disk):
             raise ShmqError(
                 f"{disk.directory} is neither a backup nor a data directory: it has no files of "
                 f"shmq; name a directory that shmq backup wrote"
@@ -272,9 +282,11 @@ def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored
             continue
         own.under(TABLES).make()
         try:
+            if not is_regular(table.path):
+                raise FileError(f"{table.path} is not a regular file")
             copied(table, new_path(own.path(TABLES), check_name(table.name, "table")))
             done.append(Restored("table", table.name, RESTORED))
-        except FileError as error:
+        except (FileError, SegmentError, InvalidName) as error:
             done.append(Restored("table", table.name, DAMAGED, 0, [str(error)]))
     return done
 

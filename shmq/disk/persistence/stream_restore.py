@@ -141,10 +141,11 @@ def _restore(
     if stored.error is not None and not salvage:
         return Restored("stream", name, DAMAGED, 0, [str(stored.error)])
     identity = stored.identity
+    problems: list[str] = []
     if disk.directory != own.directory:
-        _copy_stream(disk, own, name, identity, report)
+        problems += _copy_stream(disk, own, name, identity, report)
     try:
-        problems = salvage_stream(own, name, identity, report) if salvage else []
+        problems += salvage_stream(own, name, identity, report) if salvage else []
         again = stored_stream(own, name, identity, report, f"restoring stream {name!r}")
         if again is None:
             raise FileError(f"{own.path(stream_directory(name, identity))} has no card")
@@ -172,15 +173,18 @@ def _is_in_memory(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
-    """Copy the stream's files to ``own``; other files of its name are set aside there."""
+def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> list[str]:
+    """Copy the stream's files to ``own``; other files of its name are set aside there.
+
+    Returns which of its files were not copied, and why.
+    """
     streams = own.under(STREAMS)
     streams.make()
     unfinished = f".{name}.{identity:016x}.new"
     shutil.rmtree(streams.path(unfinished), ignore_errors=True)
     source = disk.under(stream_directory(name, identity))
-    files = [path for path in files_below(source) if is_stream_file(path)]
-    files = [path for path in files if _is_regular(source.path(path))]
+    found = [path for path in files_below(source) if is_stream_file(path)]
+    files = [path for path in found if is_regular(source.path(path))]
     step = Step(report, f"copying stream {name!r}", bytes_of(map(source.path, files)))
     _copy(source, streams.under(unfinished), files, step)
     for other, key in streams_among(streams.names()):
@@ -188,9 +192,11 @@ def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report
             set_stream_aside(own, name, stream_directory(name, key), "makes way for a restored one")
     streams.rename(unfinished, f"{name}.{identity:016x}")
     streams.sync_directory()
+    return [f"{source.path(path)} is not a regular file" for path in found if path not in files]
 
 
-def _is_regular(path: Path) -> bool:
+def is_regular(path: Path) -> bool:
+    """Whether it is a file, and not a link to one."""
     return path.is_file() and not path.is_symlink()
 
 

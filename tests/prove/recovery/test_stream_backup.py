@@ -11,8 +11,10 @@ import pytest
 
 import shmq
 from shmq.disk.persistence.backup import backup
+from shmq.disk.persistence.definitions import _make_header
 from shmq.disk.storage.disk import Disk
-from shmq.disk.storage.paths import CARD
+from shmq.disk.storage.map_file import write_map
+from shmq.disk.storage.paths import CARD, EXCHANGES
 from shmq.disk.storage.stream_meta import read_card
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.shell import Shell
@@ -68,7 +70,9 @@ def test_a_stream_comes_back_from_a_backup_with_its_offsets_and_groups(
             while any(member.lag().values()):
                 member.poll(timeout=PATIENCE)
             member.commit()
-    (persist.directory / "writer.exchanges").write_bytes(b"definitions")
+    header = _make_header(persist.namespace)
+    write_map(Disk(persist.directory), EXCHANGES, ".definitions.tmp", header, {"operations": []})
+    definitions = (persist.directory / EXCHANGES).read_bytes()
 
     done = shell("backup", str(tmp_path / "copy"), "--json").json
 
@@ -83,7 +87,7 @@ def test_a_stream_comes_back_from_a_backup_with_its_offsets_and_groups(
         "file 'writer.exchanges': restored, for the next writer that starts",
     ]
     persist.hears("stream events is kept", 2)
-    assert (persist.directory / "writer.exchanges").read_bytes() == b"definitions"
+    assert (persist.directory / "writer.exchanges").read_bytes() == definitions
     for _ in range(2):
         with shmq.connect(persist.namespace) as broker:
             stream = broker.stream("events")

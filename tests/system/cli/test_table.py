@@ -161,6 +161,26 @@ def test_a_damaged_copy_is_not_restored(quick: Quick, broker: shmq.Broker, tmp_p
     assert broker.list_tables() == []
 
 
+def test_a_table_that_is_a_link_is_not_restored_and_the_others_are(
+    quick: Quick, broker: shmq.Broker, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        broker.ensure_table(name, "disk").set("k", name)
+    quick("backup", str(tmp_path / "backup"))
+    for name in ("first", "second"):
+        broker.delete_table(name)
+    (copy,) = (tmp_path / "backup" / "tables").glob("first.*")
+    copy.symlink_to(copy.rename(tmp_path / "first"))
+
+    ran = quick("restore", str(tmp_path / "backup"), "--json", code=Code.WRONG).json
+    assert [(one["table"], one["state"]) for one in ran] == [
+        ("first", "damaged"),
+        ("second", "restored"),
+    ]
+    assert ran[0]["problems"] == [f"{copy} is not a regular file"]
+    assert broker.table("second").get("k") == "second"
+
+
 def test_doctor_removes_what_dead_processes_left_of_tables_and_nothing_else(
     quick: Quick, table: shmq.Table
 ) -> None:

@@ -167,9 +167,10 @@ def test_of_a_stream_only_its_own_files_are_copied(
     for path in (*files, "notes.txt", "0/notes.txt", "more/00000000000000000000.dmsq"):
         (source.path(identity) / path).parent.mkdir(parents=True, exist_ok=True)
         (source.path(identity) / path).write_text("x")
-    (source.path(identity) / "0" / f"{1:020d}.dmsq").symlink_to("notes.txt")
+    link = source.path(identity) / "0" / f"{1:020d}.dmsq"
+    link.symlink_to("notes.txt")
 
-    _copy_stream(source, target, "s", 7, silent)
+    assert _copy_stream(source, target, "s", 7, silent) == [f"{link} is not a regular file"]
 
     copied = target.path(identity)
     assert sorted(str(p.relative_to(copied)) for p in copied.rglob("*") if p.is_file()) == files
