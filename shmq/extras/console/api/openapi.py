@@ -20,7 +20,7 @@ from shmq.extras.console.request_checks import caller_of
 from shmq.native._core import MAX_NAME
 
 #: What `check_name` accepts.
-_NAME: Final = "^[A-Za-z0-9._:-]+$"
+_NAME: Final = r"^(?!\.{1,2}$)[A-Za-z0-9._:-]+$"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
 #: What every operation may answer beside its own.
