@@ -162,19 +162,25 @@ class JournalWriter(SnapshotWriter):
 
     def secure_arrivals(self, source: int) -> bool:  # noqa: ARG002 - it secures all
         """See :meth:`SnapshotWriter.secure_arrivals`."""
-        written = False
         with self._lock:
             self._check_open()
-            last = self.handle.last_sequence
+            last, synced = self.handle.last_sequence, self.follower.synced
+            if last <= synced or not self._has_arrivals(synced):
+                return False
             while self.follower.synced < last:
-                written = True
                 if not self.step():
                     raise OSError(errno.EAGAIN, f"queue {self.name!r} is not written yet")
-        return written
+            return True
+
+    def _has_arrivals(self, after: int) -> bool:
+        """Whether a message above that sequence number came from another queue."""
+        return _core.Scan.of_copies(self.handle, after).read(self.sizes.chunk, 0, 1) is not None
 
     def settle_arrived(self, target: str) -> bool:
         """See :meth:`SnapshotWriter.settle_arrived`."""
         with self._lock:
+            if self.closed:
+                return True
             self.step()  # so that all messages moved by now are known
             while slots := self._find_arrived(target):
                 self.follower.arrived(slots)
@@ -255,8 +261,12 @@ class JournalWriter(SnapshotWriter):
     def _segments(self) -> Journal:
         return self.journal
 
-    def _secure_what_left(self) -> None:
-        """See :meth:`SnapshotWriter._secure_what_left`. What moved is kept until it has arrived."""
+    def _secure_moved(self) -> None:
+        # A copy that was moved here, and settled since, is only in the segments to be removed.
+        # So the original must be settled in its own journal first. What moved away is kept until
+        # it has arrived.
+        if not self._transfers.settle_all(self):
+            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
         self._note_transactions()
 
     def _note_transactions(self) -> None:

@@ -231,18 +231,16 @@ class SnapshotWriter:
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle)
 
     def _replace(self, snapshot: Snapshot) -> None:
-        # A copy that was moved here, and settled since, is only in the segments to be removed.
-        # So the original must be settled in its own journal first.
-        if not self._transfers.settle_all(self):
-            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
-        self._secure_what_left()
+        self._secure_moved()
         with self._lock:
             snapshot.install()
             self.number = snapshot.number
         self.disk.sync_directory()
 
-    def _secure_what_left(self) -> None:
+    def _secure_moved(self) -> None:
         """Have on disk elsewhere what the snapshot has no longer. Raises OSError."""
+        # Else what came from a journal, and was settled here, may come back there.
+        self._transfers.settle_all(self)
         self._transfers.secure_all(self, self.key)
 
     def _prepare(self) -> None:

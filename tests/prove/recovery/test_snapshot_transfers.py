@@ -196,3 +196,18 @@ def test_messages_that_die_and_come_back_survive_deaths_of_the_machine(
             lost_memory(persist)
         found = [one for each in bodies(persist.namespace, "jobs", name) for one in each]
         assert sorted(set(found)) == list(range(count))
+
+
+def test_a_message_that_moved_into_a_journal_is_in_it_before_it_leaves_the_snapshot(
+    persist: Persist,
+) -> None:
+    two_queues(persist, "jobs.dlq")
+    with shmq.connect(persist.namespace) as broker:
+        broker.create_queue("other", durability="journal", dead_letter=None, max_deliveries=None)
+        persist.hears("queue other is kept")
+        assert broker.queue("jobs").move_to("other", 1) == 1
+    snapshot(persist, "jobs")
+
+    lost_memory(persist)
+
+    assert bodies(persist.namespace, "jobs", "other") == [[1], [0]]
