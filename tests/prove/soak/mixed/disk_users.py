@@ -174,6 +174,7 @@ class Storm:
         except AssertionError as error:
             stats = queue.stats()
             error.add_note(f"{stats}\n{describe_threads(stats.journal_writer_pid)}")
+            error.add_note(f"still waiting: {queue.stats().journal_waiting}")
             rows, _ = queue.inspection.scan(0, durable.CAPACITY)
             error.add_note(
                 f"{[row for row in rows if row[1] != durable.READY_SLOT]}, {queue.violations()}"

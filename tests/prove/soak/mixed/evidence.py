@@ -1,4 +1,4 @@
-"""What is kept of a soak that found a fault: stacks, processes, and the logs of the writers."""
+"""What is kept of a soak that found a fault: stacks, processes, memory, and the writers' logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Final
@@ -14,11 +15,13 @@ import psutil
 
 from shmq.host.supervision.signals import SHOW_STACK
 from shmq.native.descriptors import open_file
-from tests.support.processes import catches
+from tests.support.processes import SHM, catches
 
 #: What /proc says of a thread: whether it runs, waits or is stopped, and how often it was switched.
 _OF_A_THREAD: Final = ("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
+#: The largest file of shared memory that is kept, in bytes.
+LARGEST: Final = 64 << 20
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0
 
@@ -47,7 +50,7 @@ def describe_threads(pid: int) -> str:
 
 
 def keep_evidence(logs: Path) -> None:
-    """Have all processes of the soak write their stacks, and copy what is on its disk."""
+    """Have all processes of the soak write their stacks; copy the logs and the shared memory."""
     processes = psutil.Process().children(recursive=True)
     if Path("/proc/1/comm").read_text() == "sh\n":  # they are alone in their namespace
         processes = list(psutil.process_iter())
@@ -62,3 +65,8 @@ def keep_evidence(logs: Path) -> None:
     time.sleep(PAUSE)
     for log in (logs.parent / "disk").rglob("writer.log*"):
         shutil.copy(log, logs / f"{log.parent.name}-{log.name}")
+    (logs / "shm").mkdir(exist_ok=True)
+    for segment in SHM.glob("shmq@*"):
+        with contextlib.suppress(OSError):
+            if segment.stat().st_size <= LARGEST:
+                subprocess.run(["cp", "--sparse=always", segment, logs / "shm"], check=False)
