@@ -20,7 +20,7 @@ from tests.support.processes import SHM, catches
 #: What /proc says of a thread: whether it runs, waits or is stopped, and how often it was switched.
 _OF_A_THREAD: Final = ("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
-#: The largest file of shared memory that is kept, in bytes.
+#: The largest file of shared memory that is kept, in bytes without its holes.
 LARGEST: Final = 64 << 20
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0
@@ -66,7 +66,7 @@ def keep_evidence(logs: Path) -> None:
     for log in (logs.parent / "disk").rglob("writer.log*"):
         shutil.copy(log, logs / f"{log.parent.name}-{log.name}")
     (logs / "shm").mkdir(exist_ok=True)
-    for segment in SHM.glob("shmq@*"):
+    for segment in SHM.glob("*shmq@*"):
         with contextlib.suppress(OSError):
-            if segment.stat().st_size <= LARGEST:
+            if segment.stat().st_blocks * 512 <= LARGEST:
                 subprocess.run(["cp", "--sparse=always", segment, logs / "shm"], check=False)
