@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from multiprocessing import context
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from shmq.api.names import TCP_SCHEMES, UNIX_SCHEME
+from shmq.client.shared.urls import split_url
 from shmq.errors import InvalidOption
 from shmq.native._core import check_seconds
 from shmq.protocol.opcodes import DEFAULT_PORT
@@ -44,10 +45,7 @@ class Address:
         """
         if not isinstance(url, str):
             raise TypeError(f"url={url!r} must be a str, not {type(url).__name__}")
-        try:
-            parts = urlsplit(url)
-        except ValueError as error:
-            raise InvalidOption(f"url={url!r} is not a URL: {error}") from None
+        parts = split_url(url)
         if parts.username is not None or parts.password is not None:
             raise InvalidOption(
                 f"a URL is shown and stored, so it is not a place for a secret: give the token "

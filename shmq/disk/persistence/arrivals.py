@@ -11,11 +11,10 @@ from __future__ import annotations
 from shmq.client.local.queue import LocalQueue
 from shmq.disk.persistence.journal import Journal
 from shmq.disk.persistence.segment_writer import WriteSizes
-from shmq.disk.storage.disk import LASTING, Disk, load_file
+from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.file_header import QueueIdentity
 from shmq.disk.storage.paths import catalog
-from shmq.disk.storage.queue_files import QueueFiles
-from shmq.disk.storage.queue_reader import lineage_of
+from shmq.disk.storage.queue_reader import lineage_of, load_queue
 from shmq.errors import FileError
 from shmq.native import _core
 
@@ -75,12 +74,7 @@ def _find_end(disk: Disk, name: str, number: int) -> tuple[int, int, int]:
     if files is None or not files.segments:
         return max(0, number - 1), 0, 0
     try:
-        loaded = [(str(disk.path(one)), load_file(disk, one)) for one in lineage_of(disk, files)]
-        with QueueFiles(loaded) as chain:
+        with load_queue(disk, lineage_of(disk, files)) as chain:
             return chain.segment, chain.end, chain.last_batch
-    except FileError:
-        pass
-    except OSError as error:
-        if error.errno not in LASTING:
-            raise
-    return files.segments[-1], 0, 0  # the next snapshot replaces what is damaged
+    except FileError:  # the next snapshot replaces what is damaged
+        return files.segments[-1], 0, 0

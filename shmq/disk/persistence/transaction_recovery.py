@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import mmap
 import struct
 import time
 from collections.abc import Collection, Iterator
@@ -24,11 +23,11 @@ from shmq.disk.persistence.journal import Journal
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.stream_recovery import StoredStream, durable_options, stored_stream
-from shmq.disk.storage.disk import LASTING, Disk, load_file, sync_file, unreadable
+from shmq.disk.storage.disk import Disk, sync_file
 from shmq.disk.storage.file_header import QueueIdentity, StreamIdentity
 from shmq.disk.storage.paths import catalog, partition_directory, stream_directory
 from shmq.disk.storage.queue_files import QueueFiles
-from shmq.disk.storage.queue_reader import lineage_of
+from shmq.disk.storage.queue_reader import lineage_of, load_queue
 from shmq.disk.storage.stream_files import StreamFiles
 from shmq.disk.storage.stream_meta import StreamCard, read_card, write_card
 from shmq.disk.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
@@ -111,7 +110,7 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     disk.sync_directory()
     for one in names:
         sync_file(disk, one)
-    with QueueFiles([(str(disk.path(one)), _load_file(disk, one)) for one in names]) as chain:
+    with load_queue(disk, names) as chain:
         if chain.hash_key != identity:
             return
         acks = [seq for _, (seqs,) in _steps_of(works, "acks", part) for seq in seqs]
@@ -125,15 +124,6 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
         ]
         if settled or puts:
             _write_queue(disk, chain, settled, puts, max([chain.last_seq, *acks]))
-
-
-def _load_file(disk: Disk, name: str) -> mmap.mmap | bytes:
-    try:
-        return load_file(disk, name)
-    except OSError as error:
-        if error.errno not in LASTING:
-            raise
-        raise unreadable(error, disk.path(name)) from error
 
 
 def _write_queue(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.disk.storage.disk import Disk, load_file, opened, read_pieces
+from shmq.disk.storage.disk import LASTING, Disk, load_file, opened, read_pieces, unreadable
 from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
@@ -86,6 +86,22 @@ def open_parts(
             return None
         opened.append((str(disk.path(part.name)), memoryview(data)[: part.size]))
     return QueueFiles(opened, salvage, numbers=numbers)
+
+
+def load_queue(disk: Disk, names: Sequence[str]) -> QueueFiles:
+    """The files of these names, which nobody writes: see :class:`QueueFiles`.
+
+    Raises :class:`~shmq.FileError` also for one that the disk cannot read, and OSError.
+    """
+    loaded = []
+    for name in names:
+        try:
+            loaded.append((str(disk.path(name)), load_file(disk, name)))
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+            raise unreadable(error, disk.path(name)) from error
+    return QueueFiles(loaded)
 
 
 def _open(

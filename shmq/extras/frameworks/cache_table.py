@@ -14,8 +14,9 @@ import shmq
 from shmq.api.names import TCP_SCHEMES
 from shmq.api.table import MAX_TTL, MAX_VALUE, TableDurability
 from shmq.client.handles.table import check_table
+from shmq.client.shared.urls import split_url
 from shmq.errors import InvalidOption, MessageTooLarge, NoSpace
-from shmq.extras.frameworks.target import find_target, is_remote, split_url
+from shmq.extras.frameworks.target import find_target, is_remote
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 

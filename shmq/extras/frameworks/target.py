@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from shmq.api.names import TCP_SCHEMES, is_url
+from shmq.client.shared.urls import split_url
 from shmq.errors import InvalidOption
 
 
@@ -29,14 +30,6 @@ def parse_target(url: str | None, what: str = "url") -> str | None:
             f"shmq://HOST:PORT of a server"
         )
     return f"{target}/{name}" if in_group else target
-
-
-def split_url(url: str, what: str) -> SplitResult:
-    """The parts of the URL. Raises InvalidOption."""
-    try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise InvalidOption(f"{what}={url!r} is not a URL: {error}") from None
 
 
 def find_target(parts: SplitResult) -> str | None:

@@ -19,9 +19,9 @@ from limits.storage.base import TimestampedSlidingWindow
 from shmq.api.table import MAX_KEYS, TableDurability
 from shmq.client.handles.table import check_table
 from shmq.client.shared.blocking_calls import run_blocking
+from shmq.client.shared.urls import split_url
 from shmq.errors import ShmqError
 from shmq.extras.frameworks.cache_table import DEFAULT_BYTES, Location, bound_ttl
-from shmq.extras.frameworks.target import split_url
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 from shmq.native import _clock as time

@@ -48,6 +48,12 @@ def count_in_files(persist: Persist, name: str) -> int:
         return chain.messages
 
 
+def reject_one(persist: Persist) -> None:
+    """The next message becomes a dead letter."""
+    with shmq.connect(persist.namespace) as broker:
+        broker.queue("jobs").get().reject("wrong")
+
+
 def two_queues(persist: Persist, name: str, count: int = 2) -> None:
     """A queue with so many messages and its dead-letter queue, both on disk."""
     with shmq.connect(persist.namespace) as broker:
@@ -63,8 +69,7 @@ def test_a_dead_letter_is_on_disk_before_it_leaves_the_snapshot_of_its_queue(
     persist: Persist, name: str
 ) -> None:
     two_queues(persist, name)
-    with shmq.connect(persist.namespace) as broker:
-        broker.queue("jobs").get().reject("wrong")
+    reject_one(persist)
     snapshot(persist, "jobs")
 
     lost_memory(persist)
@@ -84,11 +89,10 @@ def test_a_redriven_message_is_on_disk_before_it_leaves_that_of_the_dead_letters
     persist: Persist, name: str
 ) -> None:
     two_queues(persist, name)
+    reject_one(persist)
+    for each in "jobs", name:
+        snapshot(persist, each)
     with shmq.connect(persist.namespace) as broker:
-        queue = broker.queue("jobs")
-        queue.get().reject("wrong")
-        snapshot(persist, "jobs")
-        snapshot(persist, name)
         broker.queue("jobs").redrive()
     snapshot(persist, name)
 
@@ -99,8 +103,8 @@ def test_a_redriven_message_is_on_disk_before_it_leaves_that_of_the_dead_letters
 
 def test_a_message_that_moves_on_is_in_the_last_queue(persist: Persist) -> None:
     two_queues(persist, "jobs.dlq")
+    reject_one(persist)
     with shmq.connect(persist.namespace) as broker:
-        broker.queue("jobs").get().reject("wrong")
         broker.create_queue("last", dead_letter=None, max_deliveries=None, **SNAPSHOT)
         assert broker.queue("jobs.dlq").move_to("last") == 1
     persist.hears("queue last is kept")
@@ -147,8 +151,7 @@ def test_a_confirmed_message_of_a_journal_survives_as_a_dead_letter_with_snapsho
 def test_the_writer_goes_on_after_segments_of_another_writer(persist: Persist) -> None:
     two_queues(persist, "jobs.dlq", 4)
     for at in range(4):
-        with shmq.connect(persist.namespace) as broker:
-            broker.queue("jobs").get().reject("wrong")
+        reject_one(persist)
         snapshot(persist, "jobs")
         persist.kill()  # the memory stays
         persist.begin()

@@ -63,6 +63,12 @@ def test_what_is_no_url_of_a_server_is_refused_with_it(text: str) -> None:
     assert text in str(error.value)
 
 
+def test_an_error_of_a_broken_url_does_not_show_its_password() -> None:
+    with pytest.raises(shmq.InvalidOption, match="is not a URL") as caught:
+        Address.parse("shmq://user:secret@[::1")
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["shmq://::1:80", "shmq://there:x", "shmqs://there:65536"])
 def test_what_is_no_port_is_told_with_what_would_be(text: str) -> None:
     with pytest.raises(shmq.InvalidOption, match=r"a number from 1 to 65535.*\[::1\]:PORT"):
