@@ -33,6 +33,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import nats.aio.client
+from nats.aio.client import DEFAULT_FLUSH_TIMEOUT
 from nats.aio.msg import Msg
 
 #: With so many bytes that are not sent yet, nothing is sent at once.
@@ -43,7 +44,7 @@ class PrivateClient(nats.aio.client.Client):
     """A client that delivers and sends without a task.
 
     It leaves no socket open to a server that accepted it and then said nothing, and outlives a
-    flush that is cancelled or times out.
+    flush that is cancelled or times out. A flush confirms all that came before it.
     """
 
     def __init__(self) -> None:
@@ -114,6 +115,17 @@ class PrivateClient(nats.aio.client.Client):
         if self._flush_queue.empty():
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
+
+    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
+        """Return once the server has all that was written before.
+
+        The ping of nats-py overtakes the commands that wait to be written, and its pong would
+        confirm them, such as the end of a subscription that is drained.
+        """
+        if self._pending and self._status == self.CONNECTED and self._transport is not None:
+            self._transport.writelines(self._pending)
+            self._pending, self._pending_data_size = [], 0
+        await super().flush(timeout)
 
     async def _connect_to_server(self, s: Any) -> None:
         self._close_socket()

@@ -469,7 +469,12 @@ def test_the_first_messages_of_a_group_in_a_pipeline_keep_their_order(connect: C
     assert [number for number in came if number % 2 == 0] == list(range(0, 40, 2))
 
 
-@pytest.mark.cluster("`aget`, `aput`, `aconsume`", "exact", "a task that is cancelled took nothing")
+@pytest.mark.cluster(
+    "`aget`, `aput`, `aconsume`",
+    "exact",
+    "a task that is cancelled took nothing; what another server of the cluster was sending to it "
+    "comes back when its lease ends",
+)
 def test_tasks_put_and_get(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", max_deliveries=1)
 

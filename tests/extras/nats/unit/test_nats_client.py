@@ -82,7 +82,7 @@ def test_headers_are_read_as_the_client_of_nats_reads_them(raw: bytes) -> None:
     assert Client._parse_header_lines(raw) == BASE._parse_header_lines(raw)
 
 
-@pytest.mark.parametrize("name", ["request", "publish", "close"])
+@pytest.mark.parametrize("name", ["request", "publish", "flush", "close"])
 def test_what_is_replaced_is_still_called_so(name: str) -> None:
     assert parameters(getattr(Client, name)) == parameters(getattr(BASE, name))
 
@@ -104,6 +104,32 @@ def test_what_a_taker_raises_does_not_end_the_reading() -> None:
 
     asyncio.run(run())
     assert [str(problem) for problem in problems] == ["of the taker"]
+
+
+def test_a_drain_ends_when_the_server_has_its_end() -> None:
+    came: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload": 1048576, "headers": true}\r\n')
+        async for line in reader:
+            came.append(line.split()[0].decode())
+            if came[-1] == "PING":
+                writer.write(b"PONG\r\n")
+        writer.close()
+        await writer.wait_closed()
+        served.set()
+
+    async def run() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            one = Client()
+            await one.connect(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await (await one.take("subject", print)).drain()
+            assert came[-3:] == ["SUB", "UNSUB", "PING"]
+            await one.close()
+            await served.wait()
+
+    served = asyncio.Event()
+    asyncio.run(run())
 
 
 def test_an_answer_that_does_not_come_is_told_of_and_others_go_on(
