@@ -335,25 +335,15 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
             first = 0
 
 
-#: The modules whose names an application imports: no other one lists its names.
+#: The modules that list their names. An extra imports the few that it offers ``as`` themselves.
 PUBLIC = {
     "api/__init__",
-    "extras/cachelib/__init__",
-    "extras/channels/__init__",
     "extras/cloudevents/__init__",
     "errors",
-    "extras/django/__init__",
     "extras/django/framework",
-    "extras/dramatiq/__init__",
     "extras/faststream/__init__",
-    "extras/huey/__init__",
-    "extras/limits/__init__",
-    "extras/logs/__init__",
-    "extras/socketio/__init__",
-    "extras/taskiq/__init__",
     "futures/__init__",
     "mp/__init__",
-    "extras/otel/__init__",
     "spark/__init__",
 }
 

@@ -5,6 +5,4 @@ from shmq.extras.cachelib import ShmqCache
 cache = ShmqCache("shmq:///cache")
 """
 
-from shmq.extras.cachelib.cache import ShmqCache
-
-__all__ = ["ShmqCache"]
+from shmq.extras.cachelib.cache import ShmqCache as ShmqCache

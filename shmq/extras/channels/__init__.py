@@ -3,6 +3,4 @@
 CHANNEL_LAYERS = {"default": {"BACKEND": "shmq.extras.channels.ShmqChannelLayer"}}
 """
 
-from shmq.extras.channels.layer import ShmqChannelLayer
-
-__all__ = ["ShmqChannelLayer"]
+from shmq.extras.channels.layer import ShmqChannelLayer as ShmqChannelLayer

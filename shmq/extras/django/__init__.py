@@ -8,6 +8,4 @@ In the settings of Django:
 ``manage.py shmq_worker`` runs the tasks.
 """
 
-from shmq.extras.django.backend import ShmqBackend
-
-__all__ = ["ShmqBackend"]
+from shmq.extras.django.backend import ShmqBackend as ShmqBackend

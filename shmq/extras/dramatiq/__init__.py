@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shmq.extras.dramatiq.broker import ShmqBroker
-from shmq.extras.dramatiq.rate_limits import ShmqRateLimiterBackend
-from shmq.extras.dramatiq.results import ShmqResultBackend
-
-__all__ = ["ShmqBroker", "ShmqRateLimiterBackend", "ShmqResultBackend"]
+from shmq.extras.dramatiq.broker import ShmqBroker as ShmqBroker
+from shmq.extras.dramatiq.rate_limits import ShmqRateLimiterBackend as ShmqRateLimiterBackend
+from shmq.extras.dramatiq.results import ShmqResultBackend as ShmqResultBackend

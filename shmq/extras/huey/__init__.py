@@ -5,7 +5,5 @@ from shmq.extras.huey import ShmqHuey
 huey = ShmqHuey("my-app")
 """
 
-from shmq.extras.huey.huey import ShmqHuey
-from shmq.extras.huey.storage import ShmqStorage
-
-__all__ = ["ShmqHuey", "ShmqStorage"]
+from shmq.extras.huey.huey import ShmqHuey as ShmqHuey
+from shmq.extras.huey.storage import ShmqStorage as ShmqStorage

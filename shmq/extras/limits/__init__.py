@@ -7,6 +7,5 @@ limits finds a storage by its URL once its module was imported:
     storage = limits.storage.storage_from_string("shmq://")
 """
 
-from shmq.extras.limits.storage import AsyncShmqStorage, ShmqStorage
-
-__all__ = ["AsyncShmqStorage", "ShmqStorage"]
+from shmq.extras.limits.storage import AsyncShmqStorage as AsyncShmqStorage
+from shmq.extras.limits.storage import ShmqStorage as ShmqStorage

@@ -3,7 +3,5 @@
 from shmq.extras.logs import Listener, QueueHandler
 """
 
-from shmq.extras.logs.handler import QueueHandler
-from shmq.extras.logs.listener import Listener
-
-__all__ = ["Listener", "QueueHandler"]
+from shmq.extras.logs.handler import QueueHandler as QueueHandler
+from shmq.extras.logs.listener import Listener as Listener

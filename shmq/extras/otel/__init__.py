@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from shmq.api.broker import Broker
 
-__all__ = ["instrument"]
-
 
 def instrument(
     broker: Broker,

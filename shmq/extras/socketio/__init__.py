@@ -3,7 +3,5 @@
 server = socketio.AsyncServer(client_manager=AsyncShmqManager("shmq://"))
 """
 
-from shmq.extras.socketio.async_manager import AsyncShmqManager
-from shmq.extras.socketio.manager import ShmqManager
-
-__all__ = ["AsyncShmqManager", "ShmqManager"]
+from shmq.extras.socketio.async_manager import AsyncShmqManager as AsyncShmqManager
+from shmq.extras.socketio.manager import ShmqManager as ShmqManager
