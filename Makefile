@@ -19,7 +19,7 @@ CORE := $(CORE_C) $(OPCODES) $(PROPERTIES) tools/declarations.py $(wildcard shmq
 export PYTHONDONTWRITEBYTECODE :=
 
 # The lanes of `make test` and of `make prove`, the longest first.
-QUICK_LANES := test-contract test-system test-commands test-extras test-units test-lint test-c
+QUICK_LANES := test-extras test-system test-commands test-contract test-nats test-processes test-units test-lint test-c
 THOROUGH_LANES := prove-death prove-spark prove-extras prove-system prove-pages prove-c \
     prove-cluster prove-contract prove-release
 
@@ -101,7 +101,7 @@ OWN_SHM = $(if $(shell $(MOUNT_SHM) echo yes 2>/dev/null),$(MOUNT_SHM))
 
 test: $(VENV)/test
 	@$(MAKE) --no-print-directory --jobs=2 core-test-build VARIANTS=plain
-	@started=$$(date +%s); $(LANES) --jobs=4 $(QUICK_LANES) || exit 1; \
+	@started=$$(date +%s); $(LANES) --jobs=5 $(QUICK_LANES) || exit 1; \
 	took=$$(($$(date +%s) - started)); \
 	limit=$$(($(BUDGET) * $(SLOWER))); \
 	echo "make test: passed in $$took s of $$limit s; the slowest tests are listed above"; \
@@ -127,11 +127,19 @@ COMMANDS := tests/system/cli tests/system/futures tests/system/mp tests/system/w
 test-commands:
 	$(QUICK) $(COMMANDS) tests/prove --ignore=tests/prove/bench
 
+PROCESSES := tests/system/processes
+test-processes:
+	$(QUICK) $(PROCESSES)
+
 test-system:
-	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
+	$(QUICK) tests/system $(patsubst %,--ignore=%,$(COMMANDS) $(PROCESSES))
+
+NATS := tests/extras/nats
+test-nats:
+	$(QUICK) $(NATS)
 
 test-extras:
-	$(QUICK) tests/extras
+	$(QUICK) tests/extras --ignore=$(NATS)
 
 prove: $(VENV)/test $(VENV)/bench
 	@started=$$(date +%s); $(LANES) --jobs=5 $(THOROUGH_LANES) || exit 1; \

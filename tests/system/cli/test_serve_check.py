@@ -42,6 +42,7 @@ def test_wrong_settings_are_refused_as_at_a_start(
     assert why in shell("serve", "--config", str(config), "--check", code=Code.USAGE).error
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("flag", "value", "why"),
     [

@@ -147,6 +147,7 @@ def test_a_wait_with_a_timeout_ends_while_the_clock_is_frozen(
         broker.delete_table("t")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("freezer", FREEZERS)
 def test_a_wait_of_a_framework_ends_while_the_clock_is_frozen(namespace: str, freezer: str) -> None:
     run_script(FRAMEWORKS.format(freeze=FREEZERS[freezer]), namespace)

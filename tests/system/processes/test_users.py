@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.users import Host, several_users, shared_host
 
-pytestmark = several_users
+pytestmark = [several_users, pytest.mark.prove]
 
 
 @pytest.fixture

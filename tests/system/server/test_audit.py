@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import shmq
 from shmq.protocol.opcodes import Status, Type
 from tests.support.peer import Peer, name_of
@@ -74,6 +76,7 @@ def test_each_change_is_one_event_with_its_answer(served: Serve, tmp_path: Path)
     assert all(each["peer"].startswith("127.0.0.1:") for each in found)
 
 
+@pytest.mark.prove
 def test_refused_rights_are_events_whoever_refuses_them(served: Serve, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = served(tokens=TOKENS, audit_log=str(path), log_format="json")

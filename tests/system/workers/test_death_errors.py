@@ -76,6 +76,7 @@ def test_so_has_one_whose_handler_took_too_long(
     assert workers.stops() == 0
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("operation", "error"),
     [
@@ -206,6 +207,7 @@ def test_the_reason_is_that_of_each_of_several_processes(
     assert {error_of(letter) for letter in dead.peek(limit=3)} == {"killed by signal 9"}
 
 
+@pytest.mark.prove
 def test_processes_that_die_at_the_same_time_are_each_reported(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:

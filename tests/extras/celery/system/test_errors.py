@@ -96,6 +96,7 @@ def test_so_has_one_of_a_server(target: str) -> None:
     assert str(error_of(letter)) == "ValueError: no"
 
 
+@pytest.mark.prove
 def test_a_task_whose_process_dies_or_takes_too_long_says_so(namespace: str) -> None:
     with worker(namespace, "prefork") as running:
         running.hears("ready")
@@ -110,6 +111,7 @@ def test_a_task_whose_process_dies_or_takes_too_long_says_so(namespace: str) -> 
     assert str(error_of(stopped)) == "billiard.exceptions.TimeLimitExceeded: TimeLimitExceeded(1,)"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("how", ["long", "surrogate", "without a text"])
 def test_an_exception_with_any_text_does_not_keep_its_message(namespace: str, how: str) -> None:
     with worker(namespace, "prefork") as running:

@@ -127,6 +127,7 @@ def meddled(shell: Shell, broker: shmq.Broker) -> Any:
     return run
 
 
+@pytest.mark.prove
 def test_a_message_that_is_taken_away_is_lost(meddled: Any) -> None:
     ran = meddled(lambda queue: queue.get(timeout=PATIENCE).ack())
 
@@ -162,6 +163,7 @@ def test_a_body_that_is_not_what_was_put_is_seen(meddled: Any) -> None:
     assert "checksum of message 0 of producer 1" in ran.error
 
 
+@pytest.mark.prove
 def test_a_worker_that_dies_by_itself_is_seen(shell: Shell) -> None:
     running = shell.start("stress", "--duration", "60s", "--quiet", stdout=subprocess.PIPE)
     eventually(lambda: len(psutil.Process(running.pid).children()) == 4, "it has its workers")

@@ -27,7 +27,7 @@ from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak import durable, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.mixed.crew import Hindered, Hindrance
-from tests.prove.soak.mixed.evidence import describe_threads
+from tests.prove.soak.mixed.evidence import describe_threads, keep_memory
 from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.mixed.small_disk import Filler
 from tests.prove.soak.stops import insist
@@ -142,6 +142,7 @@ class Storm:
         self.filler = filler
         self.folder = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
         (self.folder / "others").mkdir()
+        self.logs = logs
         self.crew = Hindered(logs, hindrances, self.namespace, self.folder)
         self.counts: Counter[str] = Counter()
 
@@ -175,6 +176,7 @@ class Storm:
             stats = queue.stats()
             error.add_note(f"{stats}\n{describe_threads(stats.journal_writer_pid)}")
             error.add_note(f"still waiting: {queue.stats().journal_waiting}")
+            keep_memory(stats.journal_writer_pid, self.logs)
             rows, _ = queue.inspection.scan(0, durable.CAPACITY)
             error.add_note(
                 f"{[row for row in rows if row[1] != durable.READY_SLOT]}, {queue.violations()}"

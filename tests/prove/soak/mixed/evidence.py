@@ -49,6 +49,14 @@ def describe_threads(pid: int) -> str:
     return "\n".join(lines)
 
 
+def keep_memory(pid: int, logs: Path) -> None:
+    """Keep the process's own memory, if gdb is there: what a writer follows is in no segment."""
+    if shutil.which("gcore"):
+        subprocess.run(
+            ["gcore", "-o", logs / "core", str(pid)], check=False, capture_output=True, timeout=60
+        )
+
+
 def keep_evidence(logs: Path) -> None:
     """Have all processes of the soak write their stacks; copy the logs and the shared memory."""
     processes = psutil.Process().children(recursive=True)
