@@ -65,10 +65,11 @@ class Loan(abc.ABC):
 class Consumer(Closing):
     """An iterator over a queue's messages that prefetches some.
 
-    An acknowledgement takes effect at once; the space of acknowledged messages is freed in batches:
-    when the buffer fills, when the iterator waits or closes, and otherwise at the first call at
-    least 10 ms later. Closing returns the messages that were not delivered, at once and without
-    counting a delivery. When a prefetched message is delivered, its lease starts again.
+    An acknowledgement takes effect at once; the space of acknowledged messages is freed, and a
+    journal gets the acknowledgements, in batches: when the buffer fills, when the iterator waits or
+    closes, and otherwise at the first call at least 10 ms later. Closing returns the messages that
+    were not delivered, at once and without counting a delivery. When a prefetched message is
+    delivered, its lease starts again.
     """
 
     @abc.abstractmethod

@@ -27,7 +27,6 @@ from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak import durable, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.mixed.crew import Hindered, Hindrance
-from tests.prove.soak.mixed.evidence import describe_threads, keep_memory
 from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.mixed.small_disk import Filler
 from tests.prove.soak.stops import insist
@@ -142,7 +141,6 @@ class Storm:
         self.filler = filler
         self.folder = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
         (self.folder / "others").mkdir()
-        self.logs = logs
         self.crew = Hindered(logs, hindrances, self.namespace, self.folder)
         self.counts: Counter[str] = Counter()
 
@@ -162,27 +160,12 @@ class Storm:
             for worker in self.crew.alive:
                 self.crew.kill(worker)
             with insist(lambda: broker.queue(durable.QUEUE)) as queue:
-                self._await_last_acks(queue)
+                eventually(
+                    lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
+                )
         self._lose_memory()
         with shmq.connect(self.namespace) as broker:
             self._judge(broker)
-
-    def _await_last_acks(self, queue: Any) -> None:
-        try:
-            eventually(
-                lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
-            )
-        except AssertionError as error:
-            stats = queue.stats()
-            error.add_note(f"{stats}\n{describe_threads(stats.journal_writer_pid)}")
-            error.add_note(f"still waiting: {queue.stats().journal_waiting}")
-            keep_memory(stats.journal_writer_pid, self.logs)
-            rows, _ = queue.inspection.scan(0, durable.CAPACITY)
-            error.add_note(
-                f"{[row for row in rows if row[1] != durable.READY_SLOT]}, {queue.violations()}"
-            )
-            error.add_note(f"{queue.attachments()}")
-            raise
 
     def _lose_memory(self) -> None:
         """Leave of the namespace what a reboot does: its files on the disk."""

@@ -17,9 +17,6 @@ from shmq.host.supervision.signals import SHOW_STACK
 from shmq.native.descriptors import open_file
 from tests.support.processes import SHM, catches
 
-#: What /proc says of a thread: whether it runs, waits or is stopped, and how often it was switched.
-_OF_A_THREAD: Final = ("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
-
 #: The largest file of shared memory that is kept, in bytes without its holes.
 LARGEST: Final = 64 << 20
 #: How long the processes may take to write their stacks, in seconds.
@@ -30,31 +27,6 @@ def log_stacks(path: Path) -> None:
     """Append the stacks of this process's threads to the file whenever it gets `SHOW_STACK`."""
     log = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     faulthandler.register(SHOW_STACK, file=log, all_threads=True)
-
-
-def describe_threads(pid: int) -> str:
-    """The state of each thread of the process, its switches, and its place in the kernel.
-
-    They are looked at twice: one that is stuck is switched no more.
-    """
-    lines = []
-    for _ in range(2):
-        for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
-            with contextlib.suppress(OSError):
-                status = (thread / "status").read_text().splitlines()
-                said = [line.split()[1] for line in status if line.startswith(_OF_A_THREAD)]
-                wait, call = ((thread / name).read_text().strip() for name in ("wchan", "syscall"))
-                lines.append(f"{thread.name}: {said}, {wait}, {call}")
-        time.sleep(2 * PAUSE)
-    return "\n".join(lines)
-
-
-def keep_memory(pid: int, logs: Path) -> None:
-    """Keep the process's own memory, if gdb is there: what a writer follows is in no segment."""
-    if shutil.which("gcore"):
-        subprocess.run(
-            ["gcore", "-o", logs / "core", str(pid)], check=False, capture_output=True, timeout=60
-        )
 
 
 def keep_evidence(logs: Path) -> None:
