@@ -39,7 +39,7 @@ THOROUGH_LANES := prove-death prove-spark prove-extras prove-system prove-pages 
 help:
 	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser,'
 	@echo '                        with CLUSTER=1 over three servers, one of which is killed, too'
-	@echo 'make test               six minutes: lint, the C tests, the contract, units, processes, extras,'
+	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes, extras,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
 	@echo 'make lint               ruff, mypy --strict, and the C code: its form, no warning'
