@@ -67,9 +67,10 @@ class Consumer(Closing):
 
     An acknowledgement takes effect at once; the space of acknowledged messages is freed, and a
     journal gets the acknowledgements, in batches: when the buffer fills, when the iterator waits or
-    closes, and otherwise at the first call at least 10 ms later. Closing returns the messages that
-    were not delivered, at once and without counting a delivery. When a prefetched message is
-    delivered, its lease starts again.
+    closes, and otherwise at the first call at least 10 ms after the first of them was delivered: so
+    at the next call if the work on it took that long. Closing returns the messages that were not
+    delivered, at once and without counting a delivery. When a prefetched message is delivered, its
+    lease starts again.
     """
 
     @abc.abstractmethod

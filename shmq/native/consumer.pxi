@@ -1,6 +1,8 @@
 # The iterator that prefetches leases.
 
-cdef int64_t FLUSH_AFTER = 10000000  # ns
+# How long acknowledgements are buffered, in ns, counted from the hand-out of a message: after long
+# work on it, that it was done is not buffered while the next message is worked on.
+cdef int64_t FLUSH_AFTER = 10000000
 
 
 # The acknowledgements that a consumer's messages buffer. It is separate from the consumer, so that
@@ -13,7 +15,8 @@ cdef class _AckBuffer:
     cdef uint64_t *acks
     cdef int room
     cdef int count
-    cdef int64_t since           # when the first of them was buffered
+    cdef int64_t handed          # when the consumer handed out the last message
+    cdef int64_t since           # the same, as the first of them was buffered
     cdef bint ended
     cdef bint idle               # the consumer has nothing and may sleep: no call of it will flush
     cdef uint64_t generation
@@ -40,7 +43,7 @@ cdef class _AckBuffer:
         if shmq_mark_acked(&self.handle.q, lease, now) != SHMQ_OK:
             raise _stale(self.handle, lease)
         if not self.count:
-            self.since = now
+            self.since = self.handed
         self.acks[self.count] = lease
         self.count += 1
         return now
@@ -244,6 +247,7 @@ cdef class Consumer:
         lease = shmq_policies_now(self.handle.q.h).visibility
         if self.views[self.next].deadline - now[0] < lease - lease // 8:
             self._renew(wait)
+        self.gatherer.handed = now[0]
         return True
 
     # The message of views[next], or None if its lease ran out.

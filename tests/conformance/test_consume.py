@@ -162,6 +162,18 @@ def test_flush_carries_out_the_acks_that_were_gathered(queue: Queue) -> None:
         assert queue.stats().acked == 5
 
 
+def test_the_next_call_carries_out_an_ack_after_long_work(queue: Queue) -> None:
+    queue.put_many(range(3))
+    with queue.consume(prefetch=64) as messages:
+        first = next(messages)
+        time.sleep(SOON)
+        first.ack()
+
+        next(messages)
+
+        eventually(lambda: queue.stats().acked == 1, "the ack is carried out")
+
+
 def test_waiting_carries_out_the_acks_that_were_gathered(queue: Queue, other: Queue) -> None:
     queue.put_many(range(5))
 

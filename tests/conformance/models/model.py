@@ -400,7 +400,7 @@ class ModelConsumer:
         self.ended = False
         self._ahead: list[Ahead] = []
         self._gathered: list[Item] = []
-        self._gathered_at = 0
+        self._handed_at = self._gathered_at = 0
 
     def next(self) -> Item | None:
         """The next message, or None and the end."""
@@ -413,6 +413,7 @@ class ModelConsumer:
                 self.close()
                 break
             self._renew()
+            self._handed_at = self.queue.now
             first = self._ahead.pop(0)
             if self.queue.holds(first.item, first.lease):
                 first.item.handed = True
@@ -443,7 +444,7 @@ class ModelConsumer:
         if len(self._gathered) == self.prefetch:
             self.flush()
         if not self._gathered:
-            self._gathered_at = self.queue.now
+            self._gathered_at = self._handed_at
         self._gathered.append(item)
 
     def flush(self) -> None:
