@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -33,12 +34,21 @@ def _module_name(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports(path: Path) -> Iterator[str]:
+def _imports(path: Path) -> tuple[str, ...]:
     """Every dotted name that the file imports; of ``from a import b``, ``a.b``."""
     text = path.read_text()
     if path.suffix != ".py":
         text = "\n".join(CYTHON_IMPORT.findall(text)).replace("cimport", "import")
-    for node in ast.walk(ast.parse(text, str(path))):
+    return _names_in(text, str(path))
+
+
+@functools.cache
+def _names_in(text: str, path: str) -> tuple[str, ...]:
+    return tuple(_find_names(ast.parse(text, path), path))
+
+
+def _find_names(tree: ast.Module, path: str) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
