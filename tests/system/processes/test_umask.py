@@ -68,6 +68,11 @@ def wrong_modes(paths: Iterable[Path]) -> dict[str, str]:
     return found
 
 
+def await_right_modes(paths: list[Path]) -> None:
+    """Return once none is wrong: a file that was just made gets its mode a moment later."""
+    eventually(lambda: not wrong_modes(paths), "each file has the right mode")
+
+
 @pytest.mark.parametrize("umask", UMASKS)
 def test_a_program_and_its_writer_make_private_files(
     namespace: str, url: str, tmp_path: Path, umask: str
@@ -92,7 +97,7 @@ def test_a_program_and_its_writer_make_private_files(
         kept = [*below(tmp_path / "new"), *below(backup)]
         names = {path.name.rpartition(".")[2] for path in kept}
         assert names >= {"lock", "log", "dmsq", "exchanges"}, "every kind is there"
-        assert not wrong_modes([*kept, *shared_files(namespace)])
+        await_right_modes([*kept, *shared_files(namespace)])
     finally:
         end_writer(namespace)
 
@@ -120,7 +125,7 @@ def test_a_server_makes_private_files(namespace: str, tmp_path: Path, umask: str
         broker.create_queue("q", durability="journal").put(b"x", confirm="disk", timeout=PATIENCE)
         made = [socket, log, *below(data), *shared_files(namespace)]
         assert {"writer.lock", "q@0000000000000001.dmsq"} <= {path.name for path in made}
-        assert not wrong_modes(made)
+        await_right_modes(made)
 
 
 def test_the_file_of_contexts_is_private(tmp_path: Path) -> None:
