@@ -19,7 +19,7 @@ CORE := $(CORE_C) $(OPCODES) $(PROPERTIES) tools/declarations.py $(wildcard shmq
 export PYTHONDONTWRITEBYTECODE :=
 
 # The lanes of `make test` and of `make prove`, the longest first.
-QUICK_LANES := test-extras test-system test-commands test-contract test-nats test-processes test-units test-lint test-c
+QUICK_LANES := test-extras test-system test-commands test-contract test-cluster test-processes test-units test-lint test-c
 THOROUGH_LANES := prove-death prove-spark prove-extras prove-system prove-pages prove-c \
     prove-cluster prove-contract prove-release
 
@@ -132,14 +132,14 @@ test-processes:
 	$(QUICK) $(PROCESSES)
 
 test-system:
-	$(QUICK) tests/system $(patsubst %,--ignore=%,$(COMMANDS) $(PROCESSES))
+	$(QUICK) tests/system $(addprefix --ignore=,$(COMMANDS) $(PROCESSES))
 
-NATS := tests/extras/nats
-test-nats:
-	$(QUICK) $(NATS)
+CLUSTER_TESTS := tests/extras/nats
+test-cluster:
+	$(QUICK) $(CLUSTER_TESTS)
 
 test-extras:
-	$(QUICK) tests/extras --ignore=$(NATS)
+	$(QUICK) tests/extras --ignore=$(CLUSTER_TESTS)
 
 prove: $(VENV)/test $(VENV)/bench
 	@started=$$(date +%s); $(LANES) --jobs=5 $(THOROUGH_LANES) || exit 1; \
@@ -160,15 +160,15 @@ prove-system:
 SPARK := tests/prove/spark tests/prove/soak/spark
 PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
 prove-death:
-	$(THOROUGH) $(foreach lane,$(SPARK) $(PAGES) tests/prove/release,--ignore=$(lane)) tests/prove
+	$(THOROUGH) $(addprefix --ignore=,$(SPARK) $(PAGES) tests/prove/release) tests/prove
 
 # The frameworks' own tests, and the console in a browser. A cluster waits for elections most of the
 # time.
 prove-extras:
-	$(THOROUGH) --ignore=tests/extras/nats tests/extras
+	$(THOROUGH) --ignore=$(CLUSTER_TESTS) tests/extras
 
 prove-cluster:
-	$(THOROUGH) tests/extras/nats
+	$(THOROUGH) $(CLUSTER_TESTS)
 
 prove-release:
 	$(THOROUGH) tests/prove/release

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from pathlib import Path
 
 #: Cython's imports of our own modules, which Python can read once cimport is import.
@@ -44,16 +44,14 @@ def _imports(path: Path) -> tuple[str, ...]:
 
 @functools.cache
 def _names_in(text: str, path: str) -> tuple[str, ...]:
-    return tuple(_find_names(ast.parse(text, path), path))
-
-
-def _find_names(tree: ast.Module, path: str) -> Iterator[str]:
-    for node in ast.walk(tree):
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text, path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import hides what it points at"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(names)
 
 
 def _nearest(target: str, modules: Container[str]) -> str | None:

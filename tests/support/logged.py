@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
 
-from tests.support.waiting import eventually
+from shmq.host.supervision.signals import SHOW_STACK
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Logged:
@@ -44,3 +47,20 @@ class Logged:
         """Whether nothing more will be written."""
         assert self.process is not None
         return self.process.poll() is not None
+
+    def waits_for_end(self) -> int:
+        """Return its exit code once it has ended; an error has what its processes do instead."""
+        assert self.process is not None
+        try:
+            return self.process.wait(PATIENCE)
+        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            raise AssertionError(f"the process has not ended: {self._stacks()}") from None
+
+    def _stacks(self) -> str:
+        """Its log, with what it and its processes do now."""
+        assert self.process is not None
+        for one in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(SHOW_STACK)
+        time.sleep(1)
+        return self.log

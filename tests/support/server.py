@@ -12,14 +12,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from shmq.host.supervision.signals import SHOW_STACK
 from shmq.server.config.tokens import hash_of
 from tests.support.ended_processes import runs
 from tests.support.logged import Logged
@@ -142,20 +140,9 @@ class Server(Logged):
 
     def ends(self) -> int:
         """Wait for its end and that of its processes; returns its exit code."""
-        try:
-            code = int(self.process.wait(PATIENCE))
-        except psutil.TimeoutExpired:
-            raise AssertionError(f"the server has not ended: {self._stacks()}") from None
+        code = self.waits_for_end()
         self.leaves_no_process()
         return code
-
-    def _stacks(self) -> str:
-        """Its log, with what its processes do now."""
-        for one in [*self.process.children(recursive=True), self.process]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.send_signal(SHOW_STACK)
-        time.sleep(1)
-        return self.log
 
     def stops(self) -> int:
         """Ask it to end, and wait for its end."""

@@ -7,14 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from shmq.host.supervision.signals import SHOW_STACK
 from tests.support.logged import Logged
 from tests.support.processes import ROOT, SHM, environment
-from tests.support.waiting import PATIENCE
 
 
 class Persist(Logged):
@@ -49,13 +46,7 @@ class Persist(Logged):
         """End it as an operator does."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        try:
-            code: int | None = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            code = None
-            self.process.send_signal(SHOW_STACK)  # into the log
-            time.sleep(1)
-        assert code == 0, f"{code}: {self.log}"
+        assert self.waits_for_end() == 0, self.log
         self.process = None
 
     def kill(self) -> None:

@@ -19,7 +19,7 @@ used:
     The version of the server, and whether it has a cluster and JetStream.
 ``_status``, ``_transport``, ``_pending``, ``_pending_data_size``, ``_flush_queue``
     Whether it is connected, the socket, what waits to be written to it, and what wakes the task
-    that writes: a command is written without a task.
+    that writes: a command is written without a task, and what waits before a flush's ping.
 ``_connect_to_server``
     Called before each attempt to connect: it closes the socket of the attempt before.
 ``_process_pong``, ``_pongs``
